@@ -37,8 +37,8 @@ pub(crate) mod help {
     /// `adit init`, in full.
     pub(crate) const INIT_LONG: &str = "Make a server: certificate authority, keys and server.conf in a new directory\n\n\
          With --wireguard it makes a WireGuard server as well, which shares OpenVPN's tunnel: the same device, the same networks, the \
-         same clients by name. With --ikev2 it makes a server for the VPN clients of iOS, macOS, Windows and Android likewise. A directory \
-         that is there gets either added.";
+         same clients by name. With --ikev2 it makes a server for the VPN clients of iOS, macOS, Windows and Android likewise, and \
+         with --without-openvpn for these alone. A directory that is there gets either added.";
     /// The arguments of `adit init`.
     pub(crate) const INIT_DIR: &str = "Directory to make; must not exist, or be empty (with --wireguard or --ikev2, one that `adit init` made will do)";
     pub(crate) const INIT_KEYS: &str = "Serve WireGuard as well";
@@ -47,6 +47,9 @@ pub(crate) mod help {
     pub(crate) const NATIVE: &str = "ikev2";
     pub(crate) const INIT_NATIVE: &str =
         "Serve IKEv2 as well, for the VPN clients of iOS, macOS, Windows and Android";
+    /// The option that leaves out the protocol with certificates.
+    pub(crate) const ALONE: &str = "without-openvpn";
+    pub(crate) const INIT_ALONE: &str = "Serve IKEv2 alone: no OpenVPN, and no server.conf";
     pub(crate) const INIT_DEV: &str = "The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]";
     /// `adit add-client`.
     pub(crate) const ADD_CLIENT: &str =

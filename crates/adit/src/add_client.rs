@@ -54,6 +54,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             | SetupError::NotOurs(_)
             | SetupError::NoKeys(_)
             | SetupError::NoAddress { .. }
+            | SetupError::Alone(_)
             | SetupError::ServersName(_)
             | SetupError::Server { .. }),
         ) => exit::usage(error),
@@ -62,20 +63,23 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn add(directory: &mut Directory, args: &Args) -> Result<Made, SetupError> {
+    // A directory with one protocol has clients of that one.
+    let is_named = args.certificate || args.keys || args.native;
+    let is_native = args.native || !is_named && directory.is_alone();
     // Where the directory lacks a protocol, nothing is made.
-    if args.native {
+    if is_native {
         directory.native_server()?;
     }
-    let has_several = [args.keys, args.native, args.certificate].into_iter().filter(|it| *it).count() > 1;
+    let has_several = [args.keys, is_native, args.certificate].into_iter().filter(|it| *it).count() > 1;
     let mut taken = Vec::new();
     // The second protocol first: where the directory has none, nothing is made.
     let keys = args.keys.then(|| directory.add_key_client(&args.name, args.qr));
     exit::notes(directory.notes());
     let keys = unless_taken(keys, has_several, &mut taken)?;
-    let native = args.native.then(|| directory.add_native_client(&args.name, args.password));
+    let native = is_native.then(|| directory.add_native_client(&args.name, args.password));
     exit::notes(directory.notes());
     let native = unless_taken(native, has_several, &mut taken)?;
-    let is_plain = !args.keys && !args.native;
+    let is_plain = !args.keys && !is_native;
     let profile = (args.certificate || is_plain).then(|| directory.add_client(&args.name));
     exit::notes(directory.notes());
     // Where the name has some of all, the others are made.

@@ -9,7 +9,7 @@ use adit_core::IpNet;
 
 use adit_setup::{
     Consent, DEFAULT_DEVICE, Directory, Endpoint, KeyOptions, NativeOptions, Proto, Reach, SetupError,
-    SystemUser, Wanted, lan,
+    SystemUser, Wanted, WantedAlone, lan,
 };
 
 use crate::adapters::{self, SERVER, help};
@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// There is the protocol that operating systems speak by themselves.
     #[arg(long = help::NATIVE, help = help::INIT_NATIVE)]
     native: bool,
+    /// There is no other protocol.
+    #[arg(long = help::ALONE, help = help::INIT_ALONE, requires = "native", conflicts_with_all = ["keys", "user", "create_user", "proto"])]
+    alone: bool,
     /// The device of the tunnel.
     #[arg(long, help = help::INIT_DEV, value_name = "NAME", requires = "joining", value_parser = device)]
     dev: Option<String>,
@@ -87,6 +90,7 @@ impl Joining {
 pub(crate) fn run(args: Args) -> ExitCode {
     let joining = Joining::of(&args);
     let outcome = match &args.endpoint {
+        _ if args.alone && Directory::is_made(&args.dir) => Err(SetupError::Made(args.dir.clone())),
         _ if joining.is_any()
             && Directory::is_made(&args.dir)
             && (args.full_tunnel || !args.lan.is_empty()) =>
@@ -99,6 +103,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
         endpoint if joining.is_any() && Directory::is_made(&args.dir) => {
             add(&args, endpoint.as_ref(), &joining)
         }
+        Some(_) if args.alone && !args.full_tunnel && args.lan.is_empty() => {
+            return exit::usage("clients would reach nothing: say --full-tunnel, or --lan NETWORK");
+        }
+        Some(endpoint) if args.alone => make_alone(&args, endpoint),
         Some(endpoint) => make(&args, endpoint, &joining),
         None => {
             return exit::usage(format_args!(
@@ -114,6 +122,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             | SetupError::Made(_)
             | SetupError::NoSuchUser { .. }
             | SetupError::HasKeys(_)
+            | SetupError::Alone(_)
             | SetupError::FileExists(_)
             | SetupError::OtherEndpoint { .. }
             | SetupError::ServersName(_)
@@ -157,6 +166,36 @@ fn make(args: &Args, endpoint: &Endpoint, joining: &Joining) -> Result<(), Setup
     let server = configuration::read(adapters::ALL, &args.dir.join("server.conf"));
     let obstacles = server.map(|read| forwarding::obstacles(&*read)).unwrap_or_default();
     exit::notes(user.advice().into_iter().chain(obstacles).collect());
+    Ok(())
+}
+
+/// Makes a directory that has the protocol alone which operating systems speak by themselves.
+fn make_alone(args: &Args, endpoint: &Endpoint) -> Result<(), SetupError> {
+    let native = SERVER.native;
+    let service = args.start.then(|| Service::of_file(&args.dir, native.file())).transpose();
+    let service = service.map_err(SetupError::Service)?;
+    let named = args.dns.clone();
+    let reach = Reach::choose(args.full_tunnel, args.lan.clone(), named, &forwarding::name_servers);
+    let options = NativeOptions { device: args.dev.clone() };
+    Directory::create_alone(&args.dir, SERVER, &WantedAlone { endpoint, reach: &reach, native: &options })?;
+    let dir = args.dir.display();
+    exit::say(format_args!(
+        "Made {dir}. It holds the keys to the whole VPN: keep it secret, and keep a copy.\n\n\
+         Add a client:     adit add-client {dir} NAME"
+    ));
+    for (what, words) in reach.words() {
+        exit::say(format_args!("{what:<18}{words}"));
+    }
+    let file = args.dir.join(native.file());
+    match service {
+        None => exit::say(format_args!("Run the server:   adit up {}", file.display())),
+        Some(service) => {
+            service.start().map_err(SetupError::NotStarted)?;
+            exit::say(format_args!("It runs:          systemctl status {}", service.unit()));
+        }
+    }
+    let server = configuration::read(adapters::ALL, &file);
+    exit::notes(server.map(|read| forwarding::obstacles(&*read)).unwrap_or_default());
     Ok(())
 }
 

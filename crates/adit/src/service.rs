@@ -18,6 +18,8 @@ pub(crate) struct Service {
     name: String,
     link: PathBuf,
     server: PathBuf,
+    /// The folder of the file decides about what it names: the unit runs the file itself, and not by the link.
+    is_by_path: bool,
     /// The files of further protocols that the same process runs, by a drop-in of the unit.
     beside: Vec<Beside>,
     /// Where the drop-in goes.
@@ -47,19 +49,35 @@ impl Service {
     /// # Errors
     /// When there can be none: the reason, and what to do.
     pub(crate) fn of(dir: &Path) -> Result<Self, String> {
-        let service = Self::for_directory(dir)?;
+        Self::for_directory(dir)?.installed()
+    }
+
+    /// The service for that directory which runs the file of that name in it, and no `server.conf`.
+    ///
+    /// # Errors
+    /// When there can be none: the reason, and what to do.
+    pub(crate) fn of_file(dir: &Path, file: &str) -> Result<Self, String> {
+        Self::for_directory(dir)?.with_file(file).installed()
+    }
+
+    fn with_file(self, file: &str) -> Self {
+        Service { server: self.server.with_file_name(file), is_by_path: true, ..self }
+    }
+
+    /// The service, if systemd can run it.
+    fn installed(self) -> Result<Self, String> {
         if !is_there() {
             return Err("systemd does not run here: run `adit up` instead of --start".to_owned());
         }
-        systemctl(&["cat", &service.unit()])
+        systemctl(&["cat", &self.unit()])
             .map_err(|_| "the unit adit@.service is not installed: packaging/systemd has it".to_owned())?;
-        match service.link.symlink_metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(service),
-            Err(error) => Err(format!("{}: {error}", service.link.display())),
-            Ok(_) if service.is_linked() => Ok(service),
+        match self.link.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(self),
+            Err(error) => Err(format!("{}: {error}", self.link.display())),
+            Ok(_) if self.is_linked() => Ok(self),
             Ok(_) => Err(format!(
                 "{} is there already: choose another name for the directory",
-                service.link.display()
+                self.link.display()
             )),
         }
     }
@@ -78,6 +96,7 @@ impl Service {
             link: Path::new(DIRECTORY).join(format!("{name}.conf")),
             server: dir.join("server.conf"),
             name: name.to_owned(),
+            is_by_path: false,
             beside: Vec::new(),
             units: UNITS.into(),
         })
@@ -118,13 +137,17 @@ impl Service {
             false => symlink(&self.server, &self.link),
         });
         linked.map_err(|error| format!("{}: {error}", self.link.display()))?;
-        if self.beside.is_empty() {
+        if self.beside.is_empty() && !self.is_by_path {
             return systemctl(&["enable", "--now", &self.unit()]).map(drop);
         }
         let names: Vec<&str> = self.beside.iter().map(|it| it.name).collect();
         let folder = self.units.join(format!("{}.d", self.unit()));
-        let drop_in = folder.join(format!("{}.conf", names.join("-")));
-        let text = all(program, &self.link, &self.beside)?;
+        let (name, server) = match self.is_by_path {
+            true => ("alone".to_owned(), &self.server),
+            false => (names.join("-"), &self.link),
+        };
+        let drop_in = folder.join(format!("{name}.conf"));
+        let text = all(program, server, &self.beside)?;
         let written = std::fs::create_dir_all(&folder)
             .and_then(|()| remove_made(&folder))
             .and_then(|()| std::fs::write(&drop_in, text));
@@ -154,14 +177,16 @@ fn all(program: &Path, server: &Path, beside: &[Beside]) -> Result<String, Strin
         quoted(text).map(|word| word.replace('$', "$$"))
     };
     let options: String = beside.iter().map(|it| format!(" --{}", it.name)).collect();
-    let which = if beside.len() > 1 { "all" } else { "both" };
+    let what = match beside.len() {
+        0 => "the server runs by the path of its file, beside which others lie",
+        1 => "the servers of both protocols run in one process",
+        _ => "the servers of all protocols run in one process",
+    };
     let files: Vec<String> = beside.iter().map(|it| word(&it.file)).collect::<Result<_, _>>()?;
     Ok(format!(
-        "{MADE}{options} --start`: the servers of {which} protocols run in one process.\n\
-         [Service]\nExecStart=\nExecStart={} up {} {}\n",
+        "{MADE}{options} --start`: {what}.\n[Service]\nExecStart=\nExecStart={} up {}\n",
         word(program)?,
-        word(server)?,
-        files.join(" ")
+        std::iter::once(word(server)?).chain(files).collect::<Vec<_>>().join(" ")
     ))
 }
 
@@ -234,6 +259,20 @@ mod tests {
             text.contains("/office/adit0.conf\" \"") && text.ends_with("/office/other.conf\"\n"),
             "{text}"
         );
+        // A server without `server.conf` is run by the path of its file.
+        std::fs::remove_file(&service.link).expect("a link");
+        let alone = Service {
+            link: service.link.clone(),
+            units: service.units.clone(),
+            ..Service::for_directory(&dir).expect("a good name").with_file("native.conf")
+        };
+        start(&alone).expect("it starts");
+        assert_eq!(std::fs::read_link(&alone.link).expect("a link"), dir.join("native.conf"));
+        let text = std::fs::read_to_string(folder.join("alone.conf")).expect("a drop-in");
+        assert!(text.ends_with(&format!(" up \"{at}/100%% $$HOME/office/native.conf\"\n")), "{text}");
+        assert!(!folder.join("second-third.conf").exists());
+        std::fs::remove_file(&service.link).expect("a link");
+        symlink(&service.server, &service.link).expect("a link");
         // The link of another server stays.
         std::fs::remove_file(&service.link).expect("a link");
         symlink("/other", &service.link).expect("a link");

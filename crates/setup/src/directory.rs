@@ -18,8 +18,8 @@ use crate::files::{self, Access, Existing, NewDirectory};
 use crate::index::{Index, Kind, Owner};
 use crate::names::SERVER_NAME;
 use crate::{
-    ClientName, Endpoint, KeyOptions, Networks, NewClient, NewServer, Proto, Protocols, Reach, Renewed,
-    SetupError, SystemUser,
+    ClientName, Endpoint, KeyOptions, Layout, Networks, NewClient, NewServer, Proto, Protocols, Reach,
+    Renewed, SetupError, SystemUser,
 };
 
 /// The server's configuration.
@@ -62,6 +62,16 @@ pub struct Wanted<'a> {
     pub keys: Option<&'a KeyOptions>,
     /// The options of the protocol that operating systems speak by themselves, if the server has it.
     pub native: Option<&'a NativeOptions>,
+}
+
+/// The facts about a new server that has the protocol alone which operating systems speak by themselves.
+pub struct WantedAlone<'a> {
+    /// The way by which clients reach the server.
+    pub endpoint: &'a Endpoint,
+    /// The networks that clients reach beyond the server.
+    pub reach: &'a Reach,
+    /// The options of the protocol.
+    pub native: &'a NativeOptions,
 }
 
 /// The options of a new server of a [`NativeProtocol`](crate::NativeProtocol).
@@ -127,7 +137,7 @@ impl Directory {
                 let tunnel = native::shared_tunnel(protocols, of, options.device.as_deref())?;
                 let endpoint = wanted.endpoint;
                 let facts = ServerFacts { endpoint, authority: &authority, revoked: &revoked, now };
-                let files = native::server_files(protocols, &tunnel, &facts, &mut index)?;
+                let files = native::server_files(protocols, &tunnel.tunnel(), &facts, &mut index)?;
                 text.clone_from(&tunnel.text);
                 files
             }
@@ -148,6 +158,41 @@ impl Directory {
         }
         native.iter().try_for_each(|file| new.file_below(file))?;
         new.settle(dir)
+    }
+
+    /// Makes a server's directory without `server.conf`: all of it, or nothing.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn create_alone(
+        dir: &Path,
+        protocols: Protocols,
+        wanted: &WantedAlone<'_>,
+    ) -> Result<(), SetupError> {
+        let now = OffsetDateTime::now_utc();
+        let new = NewDirectory::beside(dir)?;
+        let authority = authority::create(now)?;
+        let (endpoint, key) = (wanted.endpoint, protocols.key.name());
+        let mut index = Index::new(endpoint.clone(), Proto::Udp, SERVER_NAME, key);
+        let revoked = authority::revocation_list(&authority, &mut index, now)?;
+        let device = wanted.native.device.as_deref().unwrap_or(DEFAULT_DEVICE);
+        let layout = Layout::of_new(&Networks::choose()?, wanted.reach, device);
+        let facts = ServerFacts { endpoint, authority: &authority, revoked: &revoked, now };
+        let tunnel = native::Tunnel { device, layout: &layout, is_alone: true };
+        let files = native::server_files(protocols, &tunnel, &facts, &mut index)?;
+        new.directory("pki")?;
+        new.directory("clients")?;
+        new.file(AUTHORITY, authority.certificate().as_bytes(), Access::Everybody)?;
+        new.file("pki/ca.key", authority.key_pem().as_bytes(), Access::Owner)?;
+        new.file(INDEX, index.to_json().as_bytes(), Access::Owner)?;
+        new.file(REVOKED, revoked.as_bytes(), Access::Everybody)?;
+        files.iter().try_for_each(|file| new.file_below(file))?;
+        new.settle(dir)
+    }
+
+    /// Whether the directory has no `server.conf`.
+    pub fn is_alone(&self) -> bool {
+        self.has_native() && !self.dir.join(SERVER).exists()
     }
 
     /// Opens a directory that [`Directory::create`] made, waiting until no other process has it open, and completes the
@@ -229,6 +274,7 @@ impl Directory {
     /// Why there is no such client now.
     pub fn add_client(&mut self, name: &ClientName) -> Result<PathBuf, SetupError> {
         let now = OffsetDateTime::now_utc();
+        self.refuse_alone()?;
         let profile = self.profile(name);
         self.refuse_servers_name(name)?;
         if self.is_interrupted(name, &profile) {
@@ -317,7 +363,7 @@ impl Directory {
                 self.notes.push(format!("it is revoked, but {error}; delete that file"));
             }
         }
-        if self.index.has_had_certificate(name.as_str()) {
+        if self.index.has_had_certificate(name.as_str()) && !self.is_alone() {
             self.notes.extend(self.revocation_advice());
         }
         Ok(new)
@@ -337,7 +383,9 @@ impl Directory {
         let authority = self.authority()?;
         let (mut files, mut native) = (Vec::new(), Vec::new());
         if names.is_empty() {
-            files.push((self.dir.join(SERVER), self.renewed_server(&authority, now)?));
+            if !self.is_alone() {
+                files.push((self.dir.join(SERVER), self.renewed_server(&authority, now)?));
+            }
             native = self.renewed_native_server(&authority, now)?;
         }
         for name in names {
@@ -380,8 +428,11 @@ impl Directory {
         let old_end = inspect::not_after(authority.certificate());
         authority::renew(&mut authority, now)?;
         let end = inspect::not_after(authority.certificate());
-        let server = self.dir.join(SERVER);
-        let mut files = vec![(server.clone(), self.with_authority(&server, &authority)?)];
+        let mut files = Vec::new();
+        if !self.is_alone() {
+            let server = self.dir.join(SERVER);
+            files.push((server.clone(), self.with_authority(&server, &authority)?));
+        }
         for profile in files::list(&self.dir.join("clients"))? {
             // A profile that adit did not make stays as it is.
             files.extend(self.with_authority(&profile, &authority).ok().map(|text| (profile, text)));

@@ -118,6 +118,12 @@ pub enum SetupError {
     /// The directory has no second protocol.
     #[error("{} has no {} yet: adit init {} --{}", .0.dir.display(), .0.title, .0.dir.display(), .0.option)]
     NoKeys(Second),
+    /// The directory has one protocol alone, and not the one with certificates and `server.conf`.
+    #[error(
+        "{} has {} alone, and no server.conf: add clients by --{}, or make another directory for other protocols",
+        .0.dir.display(), .0.title, .0.option
+    )]
+    Alone(Second),
     /// The second protocol was added before.
     #[error(
         "{} has {}: `adit init` made it already; add clients to it (adit add-client {} NAME --{})",

@@ -3,7 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv6Net};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::{Networks, Reach};
+
+/// The number of the first IPv6 address of a new pool in its network.
+const FIRST_V6: u128 = 0x1000;
 
 /// The tunnel of a server, as the file of its protocol has it.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +32,26 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// The tunnel of a new server without `server.conf`: clients have the addresses of both networks, but for the first ones.
+    pub(crate) fn of_new(networks: &Networks, reach: &Reach, device: &str) -> Self {
+        let first = u32::from(networks.v4);
+        let v4 = Ipv4Net::new_assert(networks.v4, 24);
+        let v6 = Ipv6Net::new_assert(networks.v6, 64);
+        let forward = reach.networks();
+        Layout {
+            device: Some(device.to_owned()),
+            server: Vec::new(),
+            pool: (Ipv4Addr::from(first + 2), Ipv4Addr::from(first + 254)),
+            last: Ipv4Addr::from(first + 254),
+            pool6: Some(Ipv6Net::new_assert(Ipv6Addr::from(u128::from(networks.v6) + FIRST_V6), 64)),
+            routes: IpNet::aggregate(
+                &[IpNet::V4(v4), IpNet::V6(v6)].into_iter().chain(forward.clone()).collect(),
+            ),
+            forward,
+            dns: reach.dns.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     /// The first free addresses behind the pool. The IPv6 address is as far from the first one of its pool as the IPv4 address, so
     /// that no client of the pool has it. `None`: all are taken.
     pub fn free_addresses(&self, taken: &BTreeSet<IpAddr>) -> Option<Vec<IpAddr>> {

@@ -35,6 +35,7 @@ mod system_user;
 
 pub use self::directory::{
     AUTHORITY, DEFAULT_DEVICE, Directory, MadeNative, NativeOptions, RenewedAuthority, SERVER, Wanted,
+    WantedAlone,
 };
 pub use self::endpoint::{Endpoint, Proto};
 pub use self::error::{Second, SetupError};

@@ -1,15 +1,16 @@
 //! A protocol that operating systems speak by themselves: the interface between the directory and its files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use adit_core::IpNet;
 use adit_pki::issue::{Authority, IkeName, Issued};
 use zeroize::Zeroizing;
 
 use crate::files::Access;
 use crate::{ClientName, Endpoint, Layout, SetupError};
 
-/// A protocol that operating systems speak by themselves. Its server shares the tunnel of `server.conf`, and has a certificate of the
-/// directory's authority; a client has a certificate or a password, and a file to import for each operating system.
+/// A protocol that operating systems speak by themselves. Its server shares the tunnel of `server.conf`, or is the only one of the
+/// directory, and has a certificate of the directory's authority; a client has a certificate or a password, and a file to import for each operating system.
 pub trait NativeProtocol: Sync {
     /// The name of the protocol in the index and in options of commands.
     fn name(&self) -> &'static str;
@@ -31,6 +32,12 @@ pub trait NativeProtocol: Sync {
     /// # Errors
     /// When adit would refuse them.
     fn server(&self, server: &NativeServer<'_>) -> Result<Vec<SetupFile>, SetupError>;
+
+    /// The networks that clients reach, by the text of the server's file, which is in `path`.
+    ///
+    /// # Errors
+    /// The file is wrong, or does not say.
+    fn networks(&self, path: &Path, text: &str) -> Result<Vec<IpNet>, String>;
 
     /// The files of a server that state what was made anew.
     fn renewed(&self, renewed: &Renewed<'_>) -> Vec<SetupFile>;
@@ -73,6 +80,8 @@ pub struct NativeServer<'a> {
     pub layout: &'a Layout,
     /// Its device.
     pub device: &'a str,
+    /// There is no `server.conf`: the tunnel is this server's own.
+    pub is_alone: bool,
     /// The authority's and the server's certificates, as the server's files have them.
     pub made: Renewed<'a>,
 }
@@ -94,8 +103,8 @@ pub struct NativeClient<'a> {
     pub name: &'a ClientName,
     /// The way by which clients reach the server.
     pub endpoint: &'a Endpoint,
-    /// The tunnel.
-    pub layout: &'a Layout,
+    /// The networks that the client reaches through the server.
+    pub networks: &'a [IpNet],
     /// The authority.
     pub authority: &'a Authority,
     /// The proof of the client's identity.

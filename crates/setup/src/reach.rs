@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_core::IpNet;
+use adit_core::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Quad9's name servers, for servers whose own name servers cannot be reached by other machines.
 const PUBLIC_NAME_SERVERS: [&str; 3] = ["9.9.9.9", "149.112.112.112", "2620:fe::fe"];
@@ -46,6 +46,13 @@ impl Reach {
     /// Whether clients reach anything beyond the server.
     pub fn is_any(&self) -> bool {
         self.full_tunnel || !self.lan.is_empty()
+    }
+
+    /// The networks that clients reach beyond the server; prefixes of length 0 are the internet.
+    pub fn networks(&self) -> Vec<IpNet> {
+        let all = [IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+        let internet = all.into_iter().filter(|_| self.full_tunnel);
+        internet.chain(self.lan.iter().copied()).collect()
     }
 
     /// The networks that clients reach, and their name servers, in words, each with its heading.

@@ -18,6 +18,7 @@ mod windows;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use adit_core::IpNet;
 use adit_pki::issue::IkeName;
 use adit_setup::{
     ClientName, Endpoint, NativeClient, NativeProtocol, NativeServer, Renewed, SetupError, SetupFile,
@@ -25,6 +26,8 @@ use adit_setup::{
 
 use self::facts::Facts;
 use crate::configuration::Ipsec;
+use crate::content::parse;
+use crate::files::Disk;
 
 /// The folder of the files of clients.
 const CLIENTS: &str = "clients";
@@ -61,6 +64,17 @@ impl NativeProtocol for Ipsec {
         files.push(SetupFile::new(server_file::FILE, server_file::text(server)));
         made::check(&files, Path::new(server_file::FILE))?;
         Ok(files)
+    }
+
+    fn networks(&self, path: &Path, text: &str) -> Result<Vec<IpNet>, String> {
+        let content =
+            parse(path, text.as_bytes(), &Disk::default()).map_err(|failure| failure.to_string())?;
+        let networks =
+            content.planned.iter().find(|planned| planned.connection.name == server_file::BY_CERTIFICATE);
+        networks.map(|planned| planned.local_networks().collect()).ok_or_else(|| {
+            let (path, name) = (path.display(), server_file::BY_CERTIFICATE);
+            format!("{path}: there is no connection `{name}`, whose `local_ts` says what clients reach")
+        })
     }
 
     fn renewed(&self, renewed: &Renewed<'_>) -> Vec<SetupFile> {

@@ -24,6 +24,7 @@ impl Directory {
     /// # Errors
     /// Why the directory does not have it.
     pub fn add_key_server(&mut self, options: &KeyOptions) -> Result<PathBuf, SetupError> {
+        self.refuse_alone()?;
         let before = self.index.keys.clone();
         if before.as_ref().is_some_and(|keys| !keys.unfinished) {
             return Err(SetupError::HasKeys(self.lacking()));
@@ -61,6 +62,7 @@ impl Directory {
     /// # Errors
     /// Why there is no such client now.
     pub fn add_key_client(&mut self, name: &ClientName, with_code: bool) -> Result<MadeClient, SetupError> {
+        self.refuse_alone()?;
         self.protocols.key.add_client(self, name, with_code)
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use adit_core::IpNet;
 use adit_pki::issue::Authority;
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
@@ -23,6 +24,20 @@ pub(super) struct SharedTunnel {
     pub(super) text: Zeroizing<String>,
     pub(super) device: String,
     layout: Layout,
+}
+
+impl SharedTunnel {
+    pub(super) fn tunnel(&self) -> Tunnel<'_> {
+        Tunnel { device: &self.device, layout: &self.layout, is_alone: false }
+    }
+}
+
+/// The tunnel of a new server.
+pub(super) struct Tunnel<'a> {
+    pub(super) device: &'a str,
+    pub(super) layout: &'a Layout,
+    /// No other protocol is in it.
+    pub(super) is_alone: bool,
 }
 
 /// The values of a new server's files beside those of its tunnel.
@@ -67,7 +82,7 @@ impl Directory {
             revoked: &revoked,
             now: OffsetDateTime::now_utc(),
         };
-        let new = server_files(protocols, &tunnel, &facts, &mut self.index)?;
+        let new = server_files(protocols, &tunnel.tunnel(), &facts, &mut self.index)?;
         self.write_index()?;
         if *tunnel.text != *old {
             files::write(&server, tunnel.text.as_bytes(), files::Access::Owner, files::Existing::Replace)?;
@@ -140,12 +155,12 @@ impl Directory {
             self.index.begin();
             Login::Certificate { issued, password }
         };
-        let layout = self.native_layout()?;
+        let networks = self.native_networks()?;
         let endpoint = &self.index.endpoint;
         let made = protocol.client(&NativeClient {
             name,
             endpoint,
-            layout: &layout,
+            networks: &networks,
             authority: &authority,
             login: &login,
         })?;
@@ -178,9 +193,20 @@ impl Directory {
         self.dir.join(self.protocols.native.file())
     }
 
-    fn native_layout(&self) -> Result<Layout, SetupError> {
+    /// The networks that clients reach: those of the tunnel of `server.conf`, or of the server's own.
+    fn native_networks(&self) -> Result<Vec<IpNet>, SetupError> {
+        if self.is_alone() {
+            let path = self.native_file();
+            let networks = self.protocols.native.networks(&path, &files::read(&path)?);
+            return networks.map_err(SetupError::KeyFile);
+        }
         let path = self.dir.join(SERVER);
-        layout(self.protocols, &path, &files::read(&path)?)
+        layout(self.protocols, &path, &files::read(&path)?).map(|layout| layout.routes)
+    }
+
+    /// Refuses what needs `server.conf` in a directory without it.
+    pub(super) fn refuse_alone(&self) -> Result<(), SetupError> {
+        if self.is_alone() { Err(SetupError::Alone(self.lacking_native())) } else { Ok(()) }
     }
 
     /// The files and folders of a client that are there.
@@ -282,7 +308,7 @@ pub(super) fn shared_tunnel(
 /// The files of a new server, with a certificate that is noted in the index.
 pub(super) fn server_files(
     protocols: Protocols,
-    tunnel: &SharedTunnel,
+    tunnel: &Tunnel<'_>,
     facts: &ServerFacts<'_>,
     index: &mut Index,
 ) -> Result<Vec<SetupFile>, SetupError> {
@@ -290,8 +316,9 @@ pub(super) fn server_files(
     let issued = authority::issue(facts.authority, server_owner(protocols, &names), facts.now, index)?;
     protocols.native.server(&NativeServer {
         endpoint: facts.endpoint,
-        layout: &tunnel.layout,
-        device: &tunnel.device,
+        layout: tunnel.layout,
+        device: tunnel.device,
+        is_alone: tunnel.is_alone,
         made: Renewed {
             issued: Some(&issued),
             authority: Some(facts.authority.certificate()),

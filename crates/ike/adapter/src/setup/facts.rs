@@ -49,7 +49,7 @@ impl<'a> Facts<'a> {
         Ok(Facts {
             name: client.name,
             host: &client.endpoint.host,
-            networks: &client.layout.routes,
+            networks: client.networks,
             login: client.login,
             authority,
             authority_base64: Base64::encode_string(der.first().map_or(&[][..], |der| der)),

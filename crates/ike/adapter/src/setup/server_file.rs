@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use adit_core::IpNet;
 use adit_setup::{NativeServer, Renewed, SetupFile};
 use zeroize::Zeroizing;
 
@@ -23,7 +24,7 @@ pub(super) const ESP: &str = "aes256gcm16-aes128gcm16-x25519-ecp256-ecp384-modp2
      chacha20poly1305-x25519-ecp256-ecp384-modp2048, aes256-aes128-sha256-x25519-ecp256-ecp384-modp2048";
 
 /// The connections, which no client's name is: `adit block` takes either.
-const BY_CERTIFICATE: &str = "ikev2+certificate";
+pub(super) const BY_CERTIFICATE: &str = "ikev2+certificate";
 const BY_PASSWORD: &str = "ikev2+password";
 
 /// Room for the file of a password, so that it never moves and leaves a copy of the password behind.
@@ -31,16 +32,22 @@ const ROOM: usize = 1024;
 
 /// The text of a new server's file.
 pub(super) fn text(server: &NativeServer<'_>) -> String {
-    let NativeServer { endpoint, layout, device, .. } = server;
+    let NativeServer { endpoint, layout, device, is_alone, .. } = server;
+    let place = if *is_alone {
+        "with a tunnel of its own"
+    } else {
+        "beside OpenVPN in server.conf, with the same device and addresses"
+    };
     let mut text = format!(
-        "# IKEv2 server {host}, made by `adit init`: beside OpenVPN in server.conf, with the same device and addresses.\n\
+        "# IKEv2 server {host}, made by `adit init`: {place}.\n\
          # `adit add-client --ikev2` adds clients, `adit revoke` removes them. Its certificate is in x509, the certificate's key in\n\
          # private, the authority in x509ca, the revoked certificates in x509crl, the passwords of clients in {USERS}.\n\
          # The names of connections have a `+`, as no client's name has: `adit block` takes either.\n\
          #adit: device = {device}\n\
-         \n\
+         {forward}\n\
          connections {{\n",
         host = endpoint.host,
+        forward = if *is_alone { forward(&layout.forward) } else { String::new() },
     );
     text.push_str(&connection(server));
     let (first, last) = layout.pool;
@@ -57,6 +64,15 @@ pub(super) fn text(server: &NativeServer<'_>) -> String {
     }
     let _ = write!(text, "}}\n\ninclude {USERS}/*.conf\n");
     text
+}
+
+/// The lines by which packets of clients are forwarded to these networks.
+fn forward(networks: &[IpNet]) -> String {
+    let (all, some): (Vec<IpNet>, Vec<IpNet>) =
+        networks.iter().partition(|network| network.prefix_len() == 0);
+    let internet = (!all.is_empty()).then(|| "internet".to_owned());
+    let values = internet.into_iter().chain(some.iter().map(ToString::to_string));
+    values.map(|value| format!("#adit: forward = {value}\n")).collect()
 }
 
 /// The connection of peers with certificates, from which that of peers with passwords inherits. The devices rekey, and not the server:

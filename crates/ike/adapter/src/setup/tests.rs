@@ -42,6 +42,7 @@ struct Bed {
     layout: Layout,
     authority: Authority,
     now: OffsetDateTime,
+    is_alone: bool,
 }
 
 impl Bed {
@@ -53,6 +54,7 @@ impl Bed {
             layout: layout(routes),
             authority,
             now,
+            is_alone: false,
         }
     }
 
@@ -68,7 +70,9 @@ impl Bed {
         let (authority, revoked) = (Some(self.authority.certificate()), Some(list.as_str()));
         let made = Renewed { issued: Some(&issued), authority, revoked };
         let (endpoint, layout) = (&self.endpoint, &self.layout);
-        Ipsec.server(&NativeServer { endpoint, layout, device: "adit0", made }).unwrap()
+        Ipsec
+            .server(&NativeServer { endpoint, layout, device: "adit0", is_alone: self.is_alone, made })
+            .unwrap()
     }
 
     /// The files of a client.
@@ -82,8 +86,8 @@ impl Bed {
             }
             false => Login::Password(password),
         };
-        let (endpoint, layout, authority) = (&self.endpoint, &self.layout, &self.authority);
-        Ipsec.client(&NativeClient { name: &name, endpoint, layout, authority, login: &login }).unwrap()
+        let (endpoint, networks, authority) = (&self.endpoint, &self.layout.routes, &self.authority);
+        Ipsec.client(&NativeClient { name: &name, endpoint, networks, authority, login: &login }).unwrap()
     }
 }
 
@@ -128,6 +132,33 @@ fn the_server_leaves_rekeys_to_the_devices() {
         assert_eq!(connection.times.ike_rekey, None);
         assert!(connection.children.iter().all(|child| child.rekey.is_none() && child.lifetime.is_none()));
     }
+}
+
+/// A server without `server.conf` forwards by its own file, and its clients reach what that file says.
+#[test]
+fn a_server_alone_has_a_tunnel_of_its_own() {
+    for (routes, forward, expected) in [
+        (FULL, FULL, "#adit: forward = internet\n"),
+        (SPLIT, &["192.168.1.0/24"][..], "#adit: forward = 192.168.1.0/24\n"),
+    ] {
+        let mut bed = Bed { is_alone: true, ..Bed::new("vpn.example", routes) };
+        bed.layout.forward = nets(forward);
+        let server = text(&bed.server(), "swanctl.conf");
+        assert!(server.contains(&format!("\n#adit: device = adit0\n{expected}\nconnections")), "{server}");
+        assert!(server.contains("with a tunnel of its own") && !server.contains("server.conf"), "{server}");
+        let folder = adit_testbed::Scratch::create("alone").unwrap();
+        for file in bed.server() {
+            let path = folder.path().join(&file.path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, &*file.content).unwrap();
+        }
+        let path = folder.path().join("swanctl.conf");
+        assert_eq!(Ipsec.networks(&path, &std::fs::read_to_string(&path).unwrap()), Ok(nets(routes)));
+        assert!(Ipsec.networks(&path, "connections {\n}\n").is_err());
+    }
+    let mut shared = Bed::new("vpn.example", FULL);
+    shared.layout.forward = nets(FULL);
+    assert!(!text(&shared.server(), "swanctl.conf").contains("forward"), "server.conf says it");
 }
 
 /// A name with a dot or an `@` is one section and one user; the password is in the server's file of the user.

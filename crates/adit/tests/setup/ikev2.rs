@@ -1,75 +1,21 @@
-//! `adit init --ikev2`, `adit add-client --ikev2`, and the work of `revoke` and `renew` on their files, run as a user runs them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! `adit init --ikev2`, `adit add-client --ikev2`, and the work of `revoke` and `renew` on their files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use adit_pki::inspect;
-use adit_testbed::Scratch;
 
-/// A directory that a test works on.
-struct Bed {
-    scratch: Scratch,
-    dir: PathBuf,
+use crate::bed::Bed;
+
+fn with_server() -> Bed {
+    Bed::with("--endpoint vpn.example:443 --proto tcp --ikev2 --dev adit-setup --full-tunnel")
 }
 
-impl Bed {
-    fn empty() -> Self {
-        let scratch = Scratch::create("ikev2-setup").unwrap();
-        let dir = scratch.path().join("vpn");
-        Bed { scratch, dir }
-    }
-
-    fn with_server() -> Self {
-        let bed = Bed::empty();
-        bed.good("init DIR --endpoint vpn.example:443 --proto tcp --ikev2 --dev adit-setup --full-tunnel");
-        bed
-    }
-
-    fn run(&self, command: &str) -> Output {
-        let dir = self.dir.to_str().unwrap();
-        let words = command.split(' ').map(|word| word.replace("DIR", dir));
-        let mut program = Command::new(env!("CARGO_BIN_EXE_adit"));
-        // The list of blocked peers is there.
-        program.args(words).env("STATE_DIRECTORY", self.scratch.path()).output().unwrap()
-    }
-
-    /// The output of a command that succeeds.
-    fn good(&self, command: &str) -> String {
-        let output = self.run(command);
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The message of a command that is refused.
-    fn refused(&self, command: &str) -> String {
-        let output = self.run(command);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
-        said
-    }
-
-    fn text(&self, file: &str) -> String {
-        fs::read_to_string(self.dir.join(file)).unwrap()
-    }
-
-    /// adit takes the file, and its keys are its owner's alone.
-    fn assert_good(&self, file: &str) {
-        let said = self.good(&format!("check DIR/{file}"));
-        assert!(said.contains("can be used") && !said.contains("chmod"), "{said}");
-    }
-
-    fn is_there(&self, file: &str) -> bool {
-        self.dir.join(file).exists()
-    }
-
-    /// The names that the server's tunnel keeps out.
-    fn blocked(&self) -> String {
-        let lists = fs::read_dir(self.scratch.path().join("ipsec")).into_iter().flatten();
-        lists.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
-    }
+/// The names that the server's tunnel keeps out.
+fn blocked(bed: &Bed) -> String {
+    let lists = fs::read_dir(bed.state().join("ipsec")).into_iter().flatten();
+    lists.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
 }
 
 /// All files below a folder.
@@ -86,7 +32,7 @@ const OF_A_CLIENT: [&str; 4] = ["mobileconfig", "ps1", "sswan", "swanctl"];
 
 #[test]
 fn a_server_of_ikev2_is_made_in_one_step_and_its_files_are_its_owners() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     for file in ["server.conf", "swanctl.conf"] {
         bed.assert_good(file);
     }
@@ -135,7 +81,7 @@ fn a_directory_that_is_there_gets_ikev2_beside_wireguard() {
 
 #[test]
 fn a_client_could_not_pass_for_the_server() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     for words in ["VPN.example --ikev2", "vpn.example", "vpn.example --ikev2 --password"] {
         let said = bed.refused(&format!("add-client DIR {words}"));
         assert!(said.contains("is the name of the server"), "{words}: {said}");
@@ -148,7 +94,7 @@ fn a_client_could_not_pass_for_the_server() {
 
 #[test]
 fn a_client_gets_files_for_each_device_and_revoke_takes_all_of_it_away() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     let said = bed.good("add-client DIR laptop --ikev2");
     assert!(OF_A_CLIENT.iter().all(|ending| said.contains(&format!("laptop.{ending}"))), "{said}");
     let said = bed.good("add-client DIR a.phone --ikev2 --password");
@@ -167,10 +113,10 @@ fn a_client_gets_files_for_each_device_and_revoke_takes_all_of_it_away() {
     }
     assert!(!bed.is_there("users/a.phone.conf"));
     assert!(inspect::serials_listed(&bed.text("x509crl/crl.pem")).contains(&serial));
-    assert_eq!(bed.blocked(), "a.phone\nlaptop\n");
+    assert_eq!(blocked(&bed), "a.phone\nlaptop\n");
     // A name may come back, and gets in then; the certificate from before does not.
     bed.good("add-client DIR laptop --ikev2");
-    assert_eq!(bed.blocked(), "a.phone\n");
+    assert_eq!(blocked(&bed), "a.phone\n");
     assert!(inspect::serials_listed(&bed.text("x509crl/crl.pem")).contains(&serial));
     bed.assert_good("swanctl.conf");
 }
@@ -178,7 +124,7 @@ fn a_client_gets_files_for_each_device_and_revoke_takes_all_of_it_away() {
 /// The certificates of both servers are renewed by one command, and the files of a client by another.
 #[test]
 fn certificates_and_passwords_are_renewed() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     bed.good("add-client DIR laptop --ikev2");
     bed.good("add-client DIR phone --ikev2 --password");
     let read = || ["x509/server.pem", "private/server.pem", "x509ca/ca.pem"].map(|file| bed.text(file));
@@ -201,10 +147,58 @@ fn certificates_and_passwords_are_renewed() {
     bed.assert_good("clients/laptop.swanctl/laptop.conf");
 }
 
+/// A directory without OpenVPN has all commands: its tunnel, its clients and their networks are in the file of swanctl.
+#[test]
+fn a_server_of_ikev2_alone_is_made_and_has_clients() {
+    let bed = Bed::empty();
+    let alone = "init DIR --endpoint vpn.example --ikev2 --without-openvpn";
+    assert!(bed.refused(alone).contains("--lan NETWORK") && !bed.dir.exists());
+    for words in ["--wireguard", "--proto tcp", "--user nobody"] {
+        bed.refused(&format!("{alone} --full-tunnel {words}"));
+    }
+    bed.refused("init DIR --endpoint vpn.example --without-openvpn --full-tunnel");
+    let said = bed.good(&format!("{alone} --lan 192.168.1.0/24 --dns 192.0.2.53 --dev adit-setup"));
+    assert!(said.contains("vpn/swanctl.conf") && !said.contains("server.conf"), "{said}");
+    let server = bed.text("swanctl.conf");
+    for line in ["#adit: device = adit-setup\n", "#adit: forward = 192.168.1.0/24\n", "dns = 192.0.2.53\n"] {
+        assert!(server.contains(line), "{line}: {server}");
+    }
+    assert!(!bed.is_there("server.conf") && bed.text("x509crl/crl.pem") == bed.text("crl.pem"));
+    bed.assert_good("swanctl.conf");
+    assert!(bed.refused(&format!("{alone} --full-tunnel")).contains("made it already"));
+    // A plain command makes a client of the only protocol.
+    bed.good("add-client DIR laptop");
+    bed.good("add-client DIR phone --ikev2 --password");
+    assert!(OF_A_CLIENT.iter().all(|ending| bed.is_there(&format!("clients/laptop.{ending}"))));
+    let networks = server.lines().find_map(|line| line.trim().strip_prefix("local_ts = ")).unwrap();
+    let client = bed.text("clients/laptop.swanctl/laptop.conf");
+    assert!(
+        networks.contains("192.168.1.0/24") && client.contains(&format!("remote_ts = {networks}\n")),
+        "{client}"
+    );
+    bed.assert_good("clients/phone.swanctl/phone.conf");
+    for words in
+        ["add-client DIR tablet --openvpn", "add-client DIR tablet --wireguard", "init DIR --wireguard"]
+    {
+        assert!(bed.refused(words).contains("has IKEv2 alone"), "{words}");
+    }
+    let before = bed.text("x509/server.pem");
+    bed.good("renew DIR");
+    bed.good("renew DIR --ca");
+    assert_ne!(bed.text("x509/server.pem"), before);
+    assert_eq!(bed.text("x509ca/ca.pem"), bed.text("pki/ca.crt"));
+    bed.good("renew DIR laptop phone --ikev2");
+    let said = bed.good("revoke DIR laptop");
+    assert!(!said.contains("server.conf"), "{said}");
+    bed.good("revoke DIR phone");
+    assert!(!bed.is_there("users/phone.conf") && blocked(&bed) == "laptop\nphone\n");
+    bed.assert_good("swanctl.conf");
+}
+
 /// A revocation that was cut short is completed by the next command.
 #[test]
 fn an_interrupted_revocation_is_completed() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     bed.good("add-client DIR phone --ikev2 --password");
     let (user, list) = (bed.text("users/phone.conf"), bed.text("x509crl/crl.pem"));
     bed.good("revoke DIR phone");

@@ -1,79 +1,29 @@
-//! `adit init --wireguard`, `adit add-client --wireguard`, and the work of `revoke` and `renew` on their files, run as
-//! a user runs them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! `adit init --wireguard`, `adit add-client --wireguard`, and the work of `revoke` and `renew` on their files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
-use adit_testbed::Scratch;
 use adit_wireguard::{AllowedIp, PublicKey};
 use adit_wireguard_config::{Config, parse};
 
-/// A directory that a test works on.
-struct Bed {
-    _scratch: Scratch,
-    dir: PathBuf,
+use crate::bed::Bed;
+
+/// A server of both protocols. No interface of that name runs, so no running interface gets a test's orders.
+fn with_server() -> Bed {
+    Bed::with("--endpoint vpn.example:443 --proto tcp --wireguard --dev adit-setup")
 }
 
-impl Bed {
-    /// Nothing is made yet.
-    fn empty() -> Self {
-        let scratch = Scratch::create("wireguard-setup").unwrap();
-        let dir = scratch.path().join("vpn");
-        Bed { _scratch: scratch, dir }
-    }
+/// A WireGuard file, which has no mistake and causes no warning.
+fn config(bed: &Bed, file: &str) -> Config {
+    let parsed = parse(bed.text(file).as_bytes(), file).unwrap();
+    assert!(parsed.warnings.is_empty(), "{file}: {:?}", parsed.warnings);
+    bed.assert_good(file);
+    parsed.config
+}
 
-    /// A server of both protocols. No interface of that name runs, so no running interface gets a test's
-    /// orders.
-    fn with_server() -> Self {
-        let bed = Bed::empty();
-        bed.good("init DIR --endpoint vpn.example:443 --proto tcp --wireguard --dev adit-setup");
-        bed
-    }
-
-    fn run(&self, command: &str) -> Output {
-        let dir = self.dir.to_str().unwrap();
-        let words = command.split(' ').map(|word| if word == "DIR" { dir } else { word });
-        Command::new(env!("CARGO_BIN_EXE_adit")).args(words).output().unwrap()
-    }
-
-    /// The output of a command that succeeds.
-    fn good(&self, command: &str) -> String {
-        let output = self.run(command);
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The message of a command that is refused.
-    fn refused(&self, command: &str) -> String {
-        let output = self.run(command);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
-        said
-    }
-
-    fn text(&self, file: &str) -> String {
-        fs::read_to_string(self.dir.join(file)).unwrap()
-    }
-
-    /// A WireGuard file, which has no mistake and causes no warning.
-    fn config(&self, file: &str) -> Config {
-        let parsed = parse(self.text(file).as_bytes(), file).unwrap();
-        assert!(parsed.warnings.is_empty(), "{file}: {:?}", parsed.warnings);
-        let said = self.good(&format!("check {}", self.dir.join(file).display()));
-        assert!(said.contains("can be used") && !said.contains("chmod"), "{said}");
-        parsed.config
-    }
-
-    fn server(&self) -> Config {
-        self.config("adit-setup.conf")
-    }
-
-    fn is_there(&self, file: &str) -> bool {
-        self.dir.join(file).exists()
-    }
+fn server(bed: &Bed) -> Config {
+    config(bed, "adit-setup.conf")
 }
 
 fn mode(path: &Path) -> u32 {
@@ -86,9 +36,9 @@ fn public_key(config: &Config) -> PublicKey {
 
 #[test]
 fn a_server_of_both_protocols_is_made_in_one_step() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     assert_eq!(mode(&bed.dir.join("adit-setup.conf")), 0o600);
-    let interface = bed.server().interface;
+    let interface = server(&bed).interface;
     assert_eq!(interface.listen_port, Some(51820));
     let openvpn = bed.text("server.conf");
     assert!(openvpn.contains("\ndev adit-setup\ndev-type tun\n"), "{openvpn}");
@@ -129,7 +79,7 @@ fn a_directory_that_is_there_gets_wireguard() {
 
     let said = bed.good("init DIR --wireguard --dev adit-setup --wireguard-port 4500");
     assert!(said.contains("restart the server"), "{said}");
-    assert_eq!(bed.server().interface.listen_port, Some(4500));
+    assert_eq!(server(&bed).interface.listen_port, Some(4500));
     let after = bed.text("server.conf");
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let kept = lines(&after).iter().filter(|line| lines(&before).contains(line)).count();
@@ -157,7 +107,7 @@ fn the_device_of_server_conf_counts() {
 
 #[test]
 fn a_client_gets_keys_an_address_and_what_openvpn_would_push() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     let openvpn = bed.text("server.conf")
         + "push \"route 192.168.1.0 255.255.255.0\"\npush \"dhcp-option DNS 192.168.1.53\"\n";
     fs::write(bed.dir.join("server.conf"), openvpn).unwrap();
@@ -166,7 +116,7 @@ fn a_client_gets_keys_an_address_and_what_openvpn_would_push() {
     assert!(said.contains(&text), "it is printed: {said}");
     assert_eq!(mode(&bed.dir.join("clients/alice.conf")), 0o600);
     bed.good("add-client DIR bob --wireguard");
-    let (server, alice) = (bed.server(), bed.config("clients/alice.conf"));
+    let (server, alice) = (server(&bed), config(&bed, "clients/alice.conf"));
     let ours = &alice.peers[0];
     assert_eq!(ours.public_key, public_key(&server));
     assert_eq!(
@@ -177,7 +127,7 @@ fn a_client_gets_keys_an_address_and_what_openvpn_would_push() {
     assert_eq!(alice.interface.dns, ["192.168.1.53".parse::<std::net::IpAddr>().unwrap()]);
     // Both are peers of the server, with the addresses that they have.
     for (peer, name) in server.peers.iter().zip(["alice", "bob"]) {
-        let client = bed.config(&format!("clients/{name}.conf"));
+        let client = config(&bed, &format!("clients/{name}.conf"));
         assert_eq!(
             (peer.public_key, &peer.preshared_key),
             (public_key(&client), &client.peers[0].preshared_key)
@@ -199,7 +149,7 @@ fn a_client_gets_keys_an_address_and_what_openvpn_would_push() {
 
 #[test]
 fn a_name_is_one_client_of_both_protocols() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     bed.good("add-client DIR alice");
     assert!(bed.refused("add-client DIR Alice --wireguard").contains("choose another name"));
     bed.good("add-client DIR alice --wireguard");
@@ -223,18 +173,18 @@ fn a_name_is_one_client_of_both_protocols() {
 
 #[test]
 fn revoke_shuts_a_name_out_of_both_protocols() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     bed.good("add-client DIR alice --openvpn --wireguard --qr");
     bed.good("add-client DIR bob --wireguard");
-    let alice = bed.config("clients/alice.conf");
+    let alice = config(&bed, "clients/alice.conf");
     let list = bed.text("crl.pem");
     let said = bed.good("revoke DIR alice");
     assert!(said.contains("Revoked alice.") && said.contains("wg syncconf adit-setup"), "{said}");
     assert_ne!(bed.text("crl.pem"), list);
-    let peers = bed.server().peers;
+    let peers = server(&bed).peers;
     assert_eq!(
         peers.iter().map(|peer| peer.public_key).collect::<Vec<_>>(),
-        [public_key(&bed.config("clients/bob.conf"))]
+        [public_key(&config(&bed, "clients/bob.conf"))]
     );
     assert!(!bed.text("adit-setup.conf").contains("alice"));
     for ending in ["ovpn", "conf", "png", "svg"] {
@@ -243,45 +193,45 @@ fn revoke_shuts_a_name_out_of_both_protocols() {
     assert!(bed.good("revoke DIR alice").contains("was revoked already"));
     // Her name and her address are free, her key is not.
     bed.good("add-client DIR alice --wireguard");
-    let again = bed.config("clients/alice.conf");
+    let again = config(&bed, "clients/alice.conf");
     assert_eq!(again.interface.addresses, alice.interface.addresses);
     assert_ne!(public_key(&again), public_key(&alice));
     // A client of WireGuard alone.
     bed.good("revoke DIR bob");
-    assert_eq!(bed.server().peers.len(), 1);
+    assert_eq!(server(&bed).peers.len(), 1);
     bed.refused("revoke DIR carol");
 }
 
 /// A command was interrupted between the index and the server's file: whichever comes next completes it.
 #[test]
 fn the_next_command_completes_a_revocation() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     bed.good("add-client DIR alice --wireguard");
     let before = bed.text("adit-setup.conf");
     bed.good("revoke DIR alice");
     fs::write(bed.dir.join("adit-setup.conf"), before).unwrap();
     let said = bed.good("add-client DIR bob");
     assert!(said.contains("lost a revoked key of alice"), "{said}");
-    assert!(bed.server().peers.is_empty());
+    assert!(server(&bed).peers.is_empty());
 }
 
 #[test]
 fn renew_makes_new_keys() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     bed.good("add-client DIR alice --wireguard --qr");
     bed.good("add-client DIR bob");
     let (before, image) =
-        (bed.config("clients/alice.conf"), fs::read(bed.dir.join("clients/alice.png")).unwrap());
+        (config(&bed, "clients/alice.conf"), fs::read(bed.dir.join("clients/alice.png")).unwrap());
     let said = bed.refused("renew DIR alice");
     assert!(said.contains("--wireguard"), "{said}");
     bed.refused("renew DIR bob --wireguard");
     bed.refused("renew DIR --wireguard");
     bed.good("renew DIR alice --wireguard");
-    let after = bed.config("clients/alice.conf");
+    let after = config(&bed, "clients/alice.conf");
     assert_eq!(after.interface.addresses, before.interface.addresses);
     assert_ne!(public_key(&after), public_key(&before));
     assert_ne!(after.peers[0].preshared_key, before.peers[0].preshared_key);
-    let keys: Vec<_> = bed.server().peers.iter().map(|peer| peer.public_key).collect();
+    let keys: Vec<_> = server(&bed).peers.iter().map(|peer| peer.public_key).collect();
     assert_eq!(keys, [public_key(&after)]);
     assert_ne!(
         fs::read(bed.dir.join("clients/alice.png")).unwrap(),
@@ -292,17 +242,17 @@ fn renew_makes_new_keys() {
 
 #[test]
 fn addresses_end() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     let text = bed.text("server.conf").replace(".127 255", ".253 255");
     fs::write(bed.dir.join("server.conf"), text).unwrap();
     bed.good("add-client DIR alice --wireguard");
     let said = bed.refused("add-client DIR bob --wireguard");
     assert!(said.contains("no address is left") && !bed.is_there("clients/bob.conf"), "{said}");
-    assert_eq!(bed.server().peers.len(), 1);
+    assert_eq!(server(&bed).peers.len(), 1);
     // Lines that the owner wrote by hand are taken as well.
     bed.good("revoke DIR alice");
     let alice = "[Peer]\n# by hand\nPublicKey = AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\nAllowedIPs = ";
-    let last = bed.server().interface.addresses[0].broadcast().to_string().replace(".255", ".254");
+    let last = server(&bed).interface.addresses[0].broadcast().to_string().replace(".255", ".254");
     let text = bed.text("adit-setup.conf") + alice + &last + "\n";
     fs::write(bed.dir.join("adit-setup.conf"), text).unwrap();
     bed.refused("add-client DIR bob --wireguard");
@@ -311,7 +261,7 @@ fn addresses_end() {
 
 #[test]
 fn a_qr_code_is_shown_and_written() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     let said = bed.good("add-client DIR alice --wireguard --qr");
     // To a pipe it is drawn without colours. The content of the code is tested where it is made.
     assert!(said.contains("█") && !said.contains('\x1b') && !said.contains("PrivateKey"), "{said}");
@@ -326,14 +276,14 @@ fn a_qr_code_is_shown_and_written() {
 /// Several at once get addresses of their own.
 #[test]
 fn clients_made_at_once_do_not_lose_each_other() {
-    let bed = Bed::with_server();
+    let bed = with_server();
     std::thread::scope(|scope| {
         for number in 0..4 {
             let bed = &bed;
             scope.spawn(move || bed.good(&format!("add-client DIR client{number} --wireguard")));
         }
     });
-    let peers = bed.server().peers;
+    let peers = server(&bed).peers;
     let mut addresses: Vec<String> = peers.iter().map(|peer| format!("{:?}", peer.allowed_ips)).collect();
     addresses.sort();
     addresses.dedup();
