@@ -44,7 +44,7 @@ pub(crate) fn allow(Allow { which }: Allow) -> ExitCode {
 }
 
 fn run(which: &Which, is_blocked: bool) -> ExitCode {
-    let order = BlockOrder { tunnel: &which.interface, peer: &which.peer, is_blocked };
+    let order = BlockOrder { tunnel: &which.interface, peer: &which.peer, is_blocked, is_known: false };
     match set(&order, |_| true) {
         Some(Ok(said)) => {
             exit::say(said);
@@ -65,7 +65,7 @@ fn set(order: &BlockOrder<'_>, may: impl Fn(&dyn Adapter) -> bool) -> Option<Res
 
 /// Lets a client that was added anew into the tunnel of a file, where its name was revoked before. Gives notes for the user.
 pub(crate) fn let_in(file: &Path, name: &str) -> Vec<String> {
-    let order = BlockOrder { tunnel: file, peer: name, is_blocked: false };
+    let order = BlockOrder { tunnel: file, peer: name, is_blocked: false, is_known: true };
     match set(&order, |adapter| adapter.name() != SERVER.key.name()) {
         Some(Err(BlockError::NoTunnel(why) | BlockError::Failed(why) | BlockError::NoSuchPeer(why))) => {
             vec![why]
@@ -87,7 +87,7 @@ pub(crate) fn shut_out(dir: &Path, name: &str) -> Result<Vec<String>, String> {
         files.filter(|path| path.extension().is_some_and(|ending| ending == "conf")).collect();
     files.sort();
     for file in files {
-        let order = BlockOrder { tunnel: &file, peer: name, is_blocked: true };
+        let order = BlockOrder { tunnel: &file, peer: name, is_blocked: true, is_known: true };
         match set(&order, |adapter| adapter.name() != SERVER.key.name()) {
             Some(Ok(sentence)) => said.push(sentence),
             None | Some(Err(BlockError::NoSuchPeer(_))) => {}

@@ -1,6 +1,10 @@
 //! Peers that are kept out of a tunnel: `adit block`, `adit allow`, `adit revoke`.
 
+mod list;
+
 use std::path::Path;
+
+pub use self::list::{AtStart, BlockedList};
 
 /// An order to keep a peer out of a tunnel, or to let it in again, also after the tunnel starts anew.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +15,8 @@ pub struct BlockOrder<'a> {
     pub peer: &'a str,
     /// The peer is kept out.
     pub is_blocked: bool,
+    /// The caller knows that there is such a peer.
+    pub is_known: bool,
 }
 
 /// Why an order was not carried out. Each has the message.

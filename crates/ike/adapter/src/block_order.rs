@@ -4,10 +4,10 @@ use adit_core::printable;
 use adit_host::blocking::{BlockError, BlockOrder};
 use adit_ike::machine::{PeerIdentity, is_name_of};
 use adit_ike::wire::{IdType, Identification};
-use adit_ike_config::is_recognized;
+use adit_ike_config::{IdentityPattern, is_recognized};
 
-use crate::blocked::BlockedFile;
-use crate::content::parse;
+use crate::blocked::list;
+use crate::content::{Content, parse};
 use crate::files::{Disk, read};
 use crate::translate::Planned;
 use crate::vici;
@@ -23,19 +23,29 @@ fn set_in(order: &BlockOrder<'_>, text: &[u8]) -> Result<String, BlockError> {
     let content = parse(file, text, &Disk::default());
     let content = content.map_err(|failure| BlockError::NoTunnel(failure.to_string()))?;
     let is_line = !order.peer.is_empty() && !order.peer.contains(char::is_control);
-    let is_known = is_line && content.planned.iter().any(|planned| may_be(planned, order.peer));
-    if order.is_blocked && !is_known {
+    let known = content.planned.iter().map(|planned| knows(planned, order.peer)).max();
+    let known = known.filter(|_| is_line).unwrap_or(Known::No);
+    if order.is_blocked && known == Known::No {
         let text =
             format!("{}: no connection has the name {name}, or takes a peer of that name", file.display());
         return Err(BlockError::NoSuchPeer(text));
     }
-    let names = BlockedFile::of(file).set(order.peer, order.is_blocked).map_err(BlockError::Failed)?;
+    let names = list(file).set(order.peer, order.is_blocked).map_err(BlockError::Failed)?;
     let place = file.display();
+    // A slip of the pen would go unseen.
+    let unchecked = match known {
+        Known::Any if !order.is_known && !has_password(&content, order.peer) => {
+            " No connection names this peer, and one takes any identity: the name could not be checked."
+        }
+        Known::No | Known::Any | Known::Named => "",
+    };
     match vici::tell_blocked(file, &names) {
         Ok(is_running) => Ok(match (order.is_blocked, is_running) {
-            (true, true) => format!("{name} is blocked at {place}."),
+            (true, true) => format!("{name} is blocked at {place}.{unchecked}"),
             (true, false) => {
-                format!("{name} is blocked at {place}, which does not run, from its next start on.")
+                format!(
+                    "{name} is blocked at {place}, which does not run, from its next start on.{unchecked}"
+                )
             }
             (false, _) => format!("{name} may connect to {place}."),
         }),
@@ -45,18 +55,42 @@ fn set_in(order: &BlockOrder<'_>, text: &[u8]) -> Result<String, BlockError> {
     }
 }
 
-/// Whether a peer of that name may come by a connection.
-fn may_be(planned: &Planned, name: &str) -> bool {
+/// Whether a file has a password for that name.
+fn has_password(content: &Content, name: &str) -> bool {
+    let all = content.parsed.config.passwords.iter().flat_map(|secret| &secret.owners);
+    let mut exact = all.filter_map(|owner| match owner {
+        IdentityPattern::Exact(identity) => Some(identity),
+        _ => None,
+    });
+    exact.any(|identity| is_name_of(name, identity))
+}
+
+/// Whether a file knows the name of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Known {
+    /// No connection takes such a peer.
+    No,
+    /// A connection takes any peer.
+    Any,
+    /// The name is that of a connection, or one that a connection names.
+    Named,
+}
+
+/// Whether a connection knows the name of a peer.
+fn knows(planned: &Planned, name: &str) -> Known {
     let host = |kind| Identification { kind, data: name.as_bytes().to_vec() };
     let accepted = &planned.connection.remote_auth.identity;
-    planned.connection.name == name
+    let is_named = planned.connection.name == name
         || match accepted {
             PeerIdentity::Exactly(identity) => is_name_of(name, identity),
-            PeerIdentity::Any => true,
+            PeerIdentity::Any => {
+                return if planned.connection.name == name { Known::Named } else { Known::Any };
+            }
             PeerIdentity::EndingWith { .. } => [IdType::FQDN, IdType::RFC822_ADDR, IdType::KEY_ID]
                 .iter()
                 .any(|kind| accepted.accepts(&host(*kind))),
-        }
+        };
+    if is_named { Known::Named } else { Known::No }
 }
 
 #[cfg(test)]
@@ -67,7 +101,19 @@ mod tests {
     #[test]
     fn a_name_is_that_of_a_connection_or_of_a_peer() {
         let planned = planned("", "");
-        let names = ["office", "b.example", "B.example", "net", "a.example", ""];
-        assert_eq!(names.map(|name| may_be(&planned[0], name)), [true, true, true, false, false, false]);
+        for name in ["office", "b.example", "B.example"] {
+            assert_eq!(knows(&planned[0], name), Known::Named, "{name}");
+        }
+        for name in ["net", "a.example", ""] {
+            assert_eq!(knows(&planned[0], name), Known::No, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_takes_any_identity_knows_no_name_but_its_own() {
+        let text = crate::testing::text("", "").replace("id = b.example", "id = %any");
+        let planned = crate::translate::connections(&crate::testing::config(&text)).expect("connections");
+        assert_eq!(knows(&planned[0], "office"), Known::Named);
+        assert_eq!(knows(&planned[0], "slip.example"), Known::Any);
     }
 }

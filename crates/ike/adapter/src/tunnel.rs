@@ -1,6 +1,5 @@
 //! A file that is run.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use adit_core::{Ended, Severity, TunnelSettings, UnixTime, escaped};
 use adit_guard::{Helper, HelperAccess, Policy};
 use adit_host::adapter::{self, Setting};
+use adit_host::blocking::{AtStart, BlockedList};
 use adit_host::failure::{Failure, no_randomness, tell_end};
 use adit_host::helper::{self, HelperOf};
 use adit_host::notify::Notifier;
@@ -21,7 +21,7 @@ use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
 use crate::addresses::AddressWatch;
-use crate::blocked::BlockedFile;
+use crate::blocked;
 use crate::content::Content;
 use crate::devices::Devices;
 use crate::driver::{self, Device, Ready};
@@ -125,7 +125,7 @@ impl<'a> IpsecTunnel<'a> {
         let pool = self.setting.shared.as_ref().map(|shared| shared.pool.clone()).unwrap_or_default();
         let endpoint = Endpoint::with_pool(params, pool, adit_io::clock(), *seed);
         let mut endpoint = endpoint.map_err(|error| Failure::Configuration(error.to_string()))?;
-        endpoint.set_blocked(self.blocked());
+        self.block(&mut endpoint);
         endpoint.set_sources(sources);
         if self.setting.shared.is_some() {
             endpoint.limit_mss(path_mtu.saturating_sub(settings::IPV4_AND_TCP));
@@ -158,19 +158,12 @@ impl<'a> IpsecTunnel<'a> {
         adit_host::forwarding::start(found, device, self.setting.options, &mut self.setting.log)
     }
 
-    /// The names of the peers that were kept out before this start.
-    fn blocked(&mut self) -> BTreeSet<String> {
-        let names = BlockedFile::of(&self.file).read().unwrap_or_else(|why| {
-            let text = format_args!("{why}; peers that `adit block` kept out before this start may connect");
-            self.setting.log.log(Severity::Error, text);
-            BTreeSet::new()
-        });
-        if !names.is_empty() {
-            let text =
-                format_args!("{} peers are blocked until `adit allow`, as before this start", names.len());
-            self.setting.log.log(Severity::Info, text);
+    /// Keeps out the peers that were kept out before this start.
+    fn block(&mut self, endpoint: &mut Endpoint) {
+        match BlockedList::at_start(blocked::list(&self.file).read(), &mut self.setting.log) {
+            AtStart::Listed(names) => endpoint.set_blocked(names),
+            AtStart::All => endpoint.block_all(),
         }
-        names
     }
 
     fn resolve(&mut self) -> Vec<Connection> {

@@ -10,7 +10,7 @@ use adit_wireguard_config as wireguard;
 use zeroize::Zeroizing;
 
 use crate::configuration;
-use crate::interface::{BlockedFile, socket_path};
+use crate::interface::{blocked_list, socket_path};
 use crate::running::{Told, tell_blocked};
 use adit_host::configuration::Unusable;
 
@@ -25,7 +25,7 @@ pub(crate) fn set(order: &BlockOrder<'_>) -> Result<String, BlockError> {
     let (peer, blocked) = (adit_core::printable(order.peer), order.is_blocked);
     match tell_blocked(&socket_path(&device), key, blocked) {
         Ok(Told::Done) => {
-            if let Err(why) = BlockedFile::of(&device).set(key, blocked) {
+            if let Err(why) = blocked_list(&device).set(&key.to_string(), blocked) {
                 return Err(BlockError::Failed(format!(
                     "{peer} is {} at {device}, but only until the interface starts anew: {why}",
                     if blocked { "blocked" } else { "allowed" }

@@ -32,7 +32,7 @@ use self::timestamps::TimestampFile;
 use adit_host::log::Logger;
 use adit_host::sockets::{LOOK_EVERY, ListeningSocket, Server};
 
-pub(crate) use self::blocked::BlockedFile;
+pub(crate) use self::blocked::list as blocked_list;
 pub(crate) use self::observer::{Begin, Watch};
 pub(crate) use self::orders::Orders;
 pub(crate) use self::uapi::socket_path;
@@ -108,19 +108,11 @@ impl Tunnel {
             log.log(Severity::Warning, why);
             None
         });
-        let blocked = BlockedFile::of(driver.tun_name()).read().unwrap_or_else(|why| {
-            let text = format_args!("{why}; peers that `adit block` kept out before this start may connect");
-            log.log(Severity::Error, text);
-            BTreeSet::new()
-        });
-        if !blocked.is_empty() {
-            let text =
-                format_args!("{} peers are blocked until `adit allow`, as before this start", blocked.len());
-            log.log(Severity::Info, text);
-        }
+        let (blocked, blocks_all) = blocked::at_start(&blocked_list(driver.tun_name()), &mut log);
         let params = Params {
             timestamp_floor,
             blocked,
+            blocks_all,
             sockets: observer::sockets(sockets),
             mtu,
             clamp_mss: Some(clamp_mss),

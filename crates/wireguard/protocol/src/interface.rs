@@ -45,6 +45,8 @@ pub struct Interface {
     waiting: VecDeque<(u64, Box<Changes>)>,
     /// Peers that are blocked when they are added ([`Params::blocked`]).
     blocked: BTreeSet<PublicKey>,
+    /// Each peer is blocked when it is added ([`Params::blocks_all`]).
+    blocks_all: bool,
     ended: bool,
 }
 
@@ -67,6 +69,7 @@ impl Interface {
             scheduled: BTreeMap::new(),
             waiting: VecDeque::new(),
             blocked: params.blocked,
+            blocks_all: params.blocks_all,
             ended: false,
         };
         if let Some(settings) = params.tunnel {

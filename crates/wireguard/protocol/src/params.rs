@@ -40,6 +40,8 @@ pub struct Params {
     /// Peers that are blocked from when they are added, until [`PeerChange::blocked`] lets them connect: as was ordered
     /// in an earlier run.
     pub blocked: BTreeSet<PublicKey>,
+    /// Each peer is blocked from when it is added: it is not known which ones an earlier run has blocked.
+    pub blocks_all: bool,
 }
 
 impl Params {
@@ -56,6 +58,7 @@ impl Params {
             tunnel: None,
             configuration: Changes::default(),
             blocked: BTreeSet::new(),
+            blocks_all: false,
         }
     }
 }

@@ -12,7 +12,16 @@ impl Endpoint {
     /// ([`is_name_of`](crate::machine::is_name_of)). The IKE SAs of these peers are deleted at once, and this end initiates none to them. Connections that were kept
     /// out and are not any more begin as at the start.
     pub fn set_blocked(&mut self, names: BTreeSet<String>) {
-        let before = std::mem::replace(&mut self.shared.blocked, Blocked(names));
+        self.replace_blocked(Blocked::Named(names));
+    }
+
+    /// Keeps out all peers, until [`Endpoint::set_blocked`]: the names are not known.
+    pub fn block_all(&mut self) {
+        self.replace_blocked(Blocked::All);
+    }
+
+    fn replace_blocked(&mut self, blocked: Blocked) {
+        let before = std::mem::replace(&mut self.shared.blocked, blocked);
         let now_blocked = &self.shared.blocked;
         let is_out = |connection: &Connection, identity: Option<&Identification>| {
             now_blocked.has(connection, identity)

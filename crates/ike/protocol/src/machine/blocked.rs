@@ -5,19 +5,31 @@ use std::collections::BTreeSet;
 use super::params::Connection;
 use crate::wire::{IdType, Identification};
 
-/// The names of the peers that are kept out.
-#[derive(Default)]
-pub(crate) struct Blocked(pub(super) BTreeSet<String>);
+/// The peers that are kept out.
+pub(crate) enum Blocked {
+    /// Those of these names.
+    Named(BTreeSet<String>),
+    /// All of them.
+    All,
+}
+
+impl Default for Blocked {
+    fn default() -> Self {
+        Blocked::Named(BTreeSet::new())
+    }
+}
 
 impl Blocked {
     /// Whether a peer is kept out: by the name of its connection, or by the identity that it proves or must prove.
     pub(crate) fn has(&self, connection: &Connection, identity: Option<&Identification>) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
+        let names = match self {
+            Blocked::All => return true,
+            Blocked::Named(names) if names.is_empty() => return false,
+            Blocked::Named(names) => names,
+        };
         let identity = identity.or_else(|| connection.remote_auth.identity.exact());
         let is_named = |name: &String| identity.is_some_and(|identity| is_name_of(name, identity));
-        self.0.contains(&connection.name) || self.0.iter().any(is_named)
+        names.contains(&connection.name) || names.iter().any(is_named)
     }
 }
 

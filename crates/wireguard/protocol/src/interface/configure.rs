@@ -125,8 +125,8 @@ impl Interface {
         if change.blocked == Some(false) {
             self.blocked.remove(&change.public_key);
         }
-        let blocked =
-            change.blocked.or((known.is_none() && self.blocked.contains(&change.public_key)).then_some(true));
+        let was_blocked = self.blocks_all || self.blocked.contains(&change.public_key);
+        let blocked = change.blocked.or((known.is_none() && was_blocked).then_some(true));
         if change.replace_allowed_ips {
             let all = self.peers.get(&id).map(|peer| peer.allowed_ips.clone()).unwrap_or_default();
             let kept = last_word(&change.allowed_ips);

@@ -340,6 +340,26 @@ fn initiations_without_an_answer_are_counted() {
     assert_eq!(unanswered(&pair), 0);
 }
 
+/// It is not known which peers were blocked before the start.
+#[test]
+fn while_all_peers_are_blocked_none_gets_in_until_it_is_allowed() {
+    let mut pair = Pair::with(|params| params.blocks_all = true);
+    assert!(!pair.passes(0) && !pair.passes(1));
+    let change = |pair: &mut Pair, end: usize, change: PeerChange| {
+        pair.ends[end].configure(pair.now, Changes { peers: vec![change], ..Changes::default() });
+    };
+    // Also one that is added later.
+    change(&mut pair, 1, PeerChange { remove: true, ..PeerChange::new(public(1)) });
+    change(&mut pair, 1, peer(1, Some(outer(1))));
+    pair.run(Duration::from_secs(10));
+    assert!(!pair.passes(0));
+    for (end, key) in [(0, 2), (1, 1)] {
+        change(&mut pair, end, PeerChange { blocked: Some(false), ..PeerChange::new(public(key)) });
+    }
+    pair.run(Duration::from_secs(20));
+    assert!(pair.passes(0) && pair.passes(1));
+}
+
 #[test]
 fn who_was_blocked_before_the_start_stays_out_until_allowed() {
     let mut pair = Pair::with(|params| {

@@ -200,6 +200,23 @@ fn a_peer_that_is_blocked_leaves_at_once_and_stays_out() {
     }
 }
 
+/// The names of the peers that are kept out are not known.
+#[test]
+fn while_all_peers_are_blocked_none_gets_in_and_none_is_initiated_to() {
+    for end in [A, B] {
+        let mut world = World::new(connection(A), connection(B));
+        world.ends[end].block_all();
+        world.run(seconds(30));
+        reply(&mut world, A, Reply::Initiate { connection: "b.example".to_owned(), child: None });
+        world.run(seconds(30));
+        assert!(world.planes.iter().all(|plane| plane.ups == 0), "{}", world.state());
+        block(&mut world, end, &["c.example"]);
+        reply(&mut world, A, Reply::Initiate { connection: "b.example".to_owned(), child: None });
+        world.run(seconds(60));
+        world.assert_settled("the names are known again");
+    }
+}
+
 #[test]
 fn a_peer_that_is_not_blocked_keeps_its_sas() {
     let mut world = World::new(connection(A), connection(B));
