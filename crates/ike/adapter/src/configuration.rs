@@ -5,57 +5,20 @@ use std::sync::Arc;
 
 use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
 use adit_guard::{Allowed, Dialect, Gathered};
-use adit_host::adapter::{Adapter, Configuration, Setting, Tunnel};
-use adit_host::adoption::Adoption;
-use adit_host::blocking::{BlockError, BlockOrder};
+use adit_host::adapter::{Configuration, Setting, Tunnel};
 use adit_host::configuration::{is_exposed, warning};
 use adit_host::facts::Facts;
 use adit_host::failure::Failure;
 use adit_host::remarks::{Notes as _, Remarks};
-use adit_ike_config::{Config, is_recognized};
+use adit_ike_config::Config;
 
-use crate::adopt::StrongSwanUnits;
 use crate::content::{Content, check_machine, parse};
 use crate::files::{Disk, read};
 use crate::tunnel::IpsecTunnel;
-use crate::{NAME, block_order, facts, names, updown};
-
-/// IKEv2 and IPsec.
-#[derive(Debug)]
-pub struct Ipsec;
-
-impl Adapter for Ipsec {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn title(&self) -> &'static str {
-        "IPsec"
-    }
-
-    fn recognizes(&self, text: &[u8]) -> bool {
-        is_recognized(text)
-    }
-
-    fn read(&self, file: &Path, text: &[u8]) -> Result<Box<dyn Configuration>, Unreadable> {
-        Ok(Box::new(IpsecConfiguration::read(file, text)?))
-    }
-
-    fn helper_files(&self) -> Dialect {
-        HELPER
-    }
-
-    fn adoption(&self) -> Option<&'static dyn Adoption> {
-        Some(&StrongSwanUnits)
-    }
-
-    fn set_blocked(&self, order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
-        block_order::set(order)
-    }
-}
+use crate::{facts, names, updown};
 
 /// The functions with which the helper reads a file. No tunnel replaces a file.
-const HELPER: Dialect = Dialect {
+pub(crate) const HELPER: Dialect = Dialect {
     gather,
     rewrite: |_, _| Err(std::io::ErrorKind::PermissionDenied.into()),
     print_leases: |_| String::new(),

@@ -2,6 +2,7 @@
 //! 500 and 4500, and routes to the networks behind the peers.
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod addresses;
 mod adopt;
 mod block_order;
@@ -31,7 +32,7 @@ mod tunnel;
 mod updown;
 mod vici;
 
-pub use self::configuration::Ipsec;
+pub use self::adapter::Ipsec;
 
 /// The name of the protocol in the command line of a helper.
 const NAME: &str = "ipsec";

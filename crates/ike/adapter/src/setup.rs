@@ -25,7 +25,7 @@ use adit_setup::{
 };
 
 use self::facts::Facts;
-use crate::configuration::Ipsec;
+use crate::adapter::Ipsec;
 use crate::content::parse;
 use crate::files::Disk;
 
