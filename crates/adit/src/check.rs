@@ -8,7 +8,7 @@ use adit_host::adapter::Configuration;
 use adit_host::check::{lines, remarks};
 use adit_host::configuration::{self, Unusable};
 use adit_host::remarks::Remarks;
-use adit_host::{conflicts, exit, forwarding};
+use adit_host::{access, conflicts, exit, forwarding};
 
 /// The arguments of the command.
 #[derive(clap::Args)]
@@ -59,6 +59,9 @@ fn check(file: &Path, all: bool) -> Result<Box<dyn Configuration>, ExitCode> {
             })?;
             remarks(&*configuration, &of_start, all).iter().for_each(exit::say);
             forwarding::survey(&*configuration).iter().for_each(exit::say);
+            let rules = access::file_of(file);
+            let found = access::read(&rules).map_err(adit_host::failure::Failure::exit)?;
+            found.iter().for_each(|found| exit::say(format_args!("{}: {}", rules.display(), found.summary)));
             exit::say(format_args!("{}: can be used", file.display()));
             Ok(configuration)
         }

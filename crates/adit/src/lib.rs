@@ -4,6 +4,7 @@
 //! Protocols bring commands of their own (`adit_host::commands`).
 #![forbid(unsafe_code)]
 
+mod access;
 mod adapters;
 mod add_client;
 mod adopt;
@@ -39,6 +40,7 @@ const OWN: &[&dyn Subcommand] = &[
     &CommandOf::new("block", Group::Peers, block::block),
     &CommandOf::new("allow", Group::Peers, block::allow),
     &CommandOf::new("check", Group::Files, check::run),
+    &CommandOf::new("access", Group::Files, access::run),
     &CommandOf::new("adopt", Group::Adoption, adopt::run),
     &CommandOf::new("up", Group::Tunnels, up::run),
     &CommandOf::new("kill-switch", Group::Operation, kill_switch::run),

@@ -115,6 +115,67 @@ fn the_program_runs_a_protocol_that_it_has_by_one_line() {
     .unwrap();
 }
 
+/// A file of access rules with these rules, for clients that the toy names by eight digits.
+fn rules(names: &[&str]) -> String {
+    format!("default = \"deny\"\n[[rule]]\nwho = {names:?}\nmay-reach = \"lan\"\n")
+}
+
+#[test]
+fn access_rules_hold_from_the_start_and_change_by_sighup() {
+    if !can_run("access rules in the program", &[]) {
+        return;
+    }
+    let bed = Bed::build(2);
+    // The rules hold for all files of their directory, and clients have none.
+    let folder = bed.scratch.path().join("guarded");
+    fs::create_dir(&folder).unwrap();
+    let (server_file, rules_file) = (folder.join("server.conf"), folder.join("access.toml"));
+    fs::copy(bed.server(2), &server_file).unwrap();
+    fs::write(&rules_file, rules(&["00000001"])).unwrap();
+    let mut process = bed.server.spawn("server", up(&server_file)).unwrap();
+    process
+        .wait_for_line(0, "access.toml: 1 rules and 0 groups; what none of them matches is refused", MAX_WAIT)
+        .unwrap();
+    process.wait_for_line(0, "tunnel up on toy", MAX_WAIT).unwrap();
+    let first = bed.connect(1);
+    let client = &bed.clients[1];
+    let text = file("10.89.0.3", &format!("{} 10.9.2.1:4500\n", peer(2, 1).trim_end()));
+    let second = client.spawn("client", up(&bed.scratch.write("client2.conf", &text).unwrap())).unwrap();
+    let own: IpAddr = SERVER.parse().unwrap();
+    let ping = Ping::new(1, std::time::Duration::from_millis(2));
+    let is_refused = || {
+        let _ = ping.run(client, own);
+        report(&process).to_string().contains("access rules")
+    };
+    wait_until("a packet of the second client to be refused", MAX_WAIT, is_refused).unwrap();
+
+    fs::write(&rules_file, rules(&["00000001", "00000002"])).unwrap();
+    let mark = process.mark();
+    process.hang_up();
+    process.wait_for_line(mark, "access.toml holds: 1 rules", MAX_WAIT).unwrap();
+    wait_until_reachable(client, own, MAX_WAIT).unwrap();
+
+    // A mistake, and no file at all, leave the rules as they are.
+    let check = || {
+        Command::new(env!("CARGO_BIN_EXE_adit")).args(["access", "check"]).arg(&rules_file).output().unwrap()
+    };
+    assert!(String::from_utf8(check().stdout).unwrap().contains("access.toml: can be used: 1 rules"));
+    fs::write(&rules_file, "default = \"no\"").unwrap();
+    let output = check();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("access.toml:1: default = `\"no\"`"));
+    assert_eq!(output.status.code(), Some(2));
+    for reason in ["access.toml:1: default", "access.toml: it is gone"] {
+        let mark = process.mark();
+        process.hang_up();
+        process.wait_for_line(mark, reason, MAX_WAIT).unwrap();
+        process.wait_for_line(mark, "changes nothing: the access rules of before hold", MAX_WAIT).unwrap();
+        let _ = fs::remove_file(&rules_file);
+    }
+    assert!(ping.run(client, own).unwrap().is_clean(), "{}", process.log());
+    drop((first, second));
+    assert!(process.terminate(MAX_WAIT).unwrap().success(), "{}", process.log());
+}
+
 #[test]
 fn a_mistake_in_a_file_is_named_as_in_any_other() {
     let scratch = Scratch::create("toy-mistake").unwrap();

@@ -50,7 +50,7 @@ pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{HandshakeStage, Protocol, Rejected};
 pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use selector::{Flow, Ports, Selector};
-pub use session::{Cipher, Digest, Install, OnFirstOpened, PeerConfig, ReplayWindow};
+pub use session::{Cipher, Digest, Identity, Install, OnFirstOpened, PeerConfig, ReplayWindow};
 pub use time::{Instant, UnixTime};
 pub use tunnel::{Dns, Ended, PeerInfo, Redirect, Route, RouteTable, RouteVia, TunnelSettings};
 

@@ -195,6 +195,15 @@ impl<C> Install<C> {
     }
 }
 
+/// A peer, as access rules name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name: the one that it proved, or the one that stands for it. Empty: it has none.
+    pub name: String,
+    /// The groups that it is in by its certificate.
+    pub groups: Vec<String>,
+}
+
 /// The data plane's settings of a peer, needed before its first session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
@@ -226,6 +235,8 @@ pub struct PeerConfig {
     /// Whether datagrams may name the peer by its UDP path alone. Of such peers one is at a path, and no other moves there by
     /// itself. The others may be anywhere, also several at one path; they never take a path from another peer.
     pub by_path: bool,
+    /// The peer, as access rules name it.
+    pub identity: Identity,
 }
 
 #[cfg(test)]

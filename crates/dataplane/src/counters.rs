@@ -25,6 +25,8 @@ pub enum DropReason {
     BadSource,
     /// The session's selectors do not match the packet.
     NotSelected,
+    /// Access rules do not let the packet pass.
+    NotAllowed,
     /// The header around it has a congestion mark, which the packet's sender does not know (RFC 6040 §4.2).
     Congestion,
     /// A tunnel's datagram that went through too many tunnels, one in the other: they are routed into themselves.
@@ -47,7 +49,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of [`DirectionSnapshot::drops`].
-    pub const ALL: [DropReason; 16] = [
+    pub const ALL: [DropReason; 17] = [
         DropReason::NoRoute,
         DropReason::NoPeer,
         DropReason::NoSession,
@@ -55,6 +57,7 @@ impl DropReason {
         DropReason::BadTag,
         DropReason::BadSource,
         DropReason::NotSelected,
+        DropReason::NotAllowed,
         DropReason::Congestion,
         DropReason::Loop,
         DropReason::Malformed,
@@ -76,6 +79,7 @@ impl DropReason {
             DropReason::BadTag => "wrong tag: forged, damaged, or other keys",
             DropReason::BadSource => "inner source address not behind that peer",
             DropReason::NotSelected => "not selected: address, protocol or port",
+            DropReason::NotAllowed => "not allowed by the access rules",
             DropReason::Congestion => "marked for congestion, which its sender does not know",
             DropReason::Loop => "a tunnel's datagrams are routed into the tunnel",
             DropReason::Malformed => "malformed",

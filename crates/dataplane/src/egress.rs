@@ -1,16 +1,19 @@
 //! The way from the TUN device to the net: route, cut, seal.
 
+mod access;
 mod choices;
 mod peer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use adit_access::Direction;
 use adit_checksum::WordSum;
 use adit_core::{DeviceId, Flow, Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use self::choices::Choices;
 use self::peer::{Active, Peer, Session};
+use crate::access::{Access, SharedFlows};
 use crate::codec::Run;
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::EgressEvent;
@@ -43,11 +46,12 @@ pub struct Egress {
     /// The MTU of the device. `None`: the sessions know it themselves.
     mtu: Option<u16>,
     choices: Choices,
+    access: Access,
     now: Instant,
 }
 
 impl Egress {
-    pub(crate) fn new(words: WordSum, counters: Counters) -> Self {
+    pub(crate) fn new(words: WordSum, counters: Counters, flows: SharedFlows) -> Self {
         Egress {
             words,
             peers: Slab::default(),
@@ -61,6 +65,7 @@ impl Egress {
             unreachable: None,
             mtu: None,
             choices: Choices::default(),
+            access: Access::new(Direction::ToPeer, flows),
             now: Instant::ORIGIN,
         }
     }
@@ -92,6 +97,7 @@ impl Egress {
         self.choices.clear();
         match event {
             EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
+            EgressEvent::SetRules(rules) => self.set_rules(rules),
             EgressEvent::Peer(order) => self.change_peer(order, out),
             EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
             EgressEvent::Install { peer, session, series, on_first_opened, mut seal } => {
@@ -153,11 +159,13 @@ impl Egress {
                 if let Some((slot, routes)) = self.routes_to(peer) {
                     routes.insert(route, slot);
                 }
+                self.access.note_change();
             }
             PeerOrder::RemoveRoute { peer, route } => {
                 if let Some((slot, routes)) = self.routes_to(peer) {
                     routes.delete(route, slot);
                 }
+                self.access.note_change();
             }
         }
     }
@@ -414,6 +422,9 @@ impl Egress {
         packet: &mut [u8],
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
+        if self.access.has_rules() && !self.may_receive(slot, packet.get(..ip.len).unwrap_or_default()) {
+            return Err(DropReason::NotAllowed);
+        }
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
@@ -480,7 +491,9 @@ impl Egress {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove_peer(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, device, selectors, max_mss, staging, .. } = config;
+        let PeerConfig { peer: id, path, routes, device, selectors, max_mss, staging, identity, .. } = config;
+        self.access.note_change();
+        let is_served_here = worker.is_none();
         let selectors = (!selectors.is_empty()).then(|| Selectors::new(&selectors));
         let shares = selectors.is_some();
         let slot = match self.slots.get(&id).copied() {
@@ -488,6 +501,7 @@ impl Egress {
                 self.routes_to(id).into_iter().for_each(|(slot, routes)| routes.remove(slot));
                 if let Some(peer) = self.peers.get_mut(slot) {
                     (peer.path, peer.max_mss, peer.device) = (path, max_mss, device);
+                    self.access.identify(id, &mut peer.access, identity, is_served_here);
                     let stays = staging && peer.selectors == selectors;
                     peer.selectors = selectors;
                     if let Some(mut waiting) = peer.staging.take_if(|_| !stays) {
@@ -507,8 +521,20 @@ impl Egress {
                 };
                 let (sessions, active) = (Vec::new(), Active::None);
                 let staging = staging.then(Box::default);
-                let peer =
-                    Peer { id, path, max_mss, device, sessions, active, selectors, counter, worker, staging };
+                let access = self.access.admit(id, identity, is_served_here);
+                let peer = Peer {
+                    id,
+                    path,
+                    max_mss,
+                    device,
+                    sessions,
+                    active,
+                    selectors,
+                    counter,
+                    worker,
+                    staging,
+                    access,
+                };
                 let slot = self.peers.insert(peer);
                 self.slots.insert(id, slot);
                 slot
@@ -520,6 +546,7 @@ impl Egress {
     fn remove_peer(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
         let Some(peer) = self.peers.remove(slot) else { return };
+        self.access.note_change();
         self.routes_of(peer.device).remove(slot);
         if let Some(mut staging) = peer.staging {
             staging.clear(&mut self.staged);

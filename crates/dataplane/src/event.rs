@@ -1,5 +1,8 @@
 //! A protocol's orders, divided between the two halves.
 
+use std::sync::Arc;
+
+use adit_access::Rules;
 use adit_core::{DataEvent, Install, OnFirstOpened, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::aead::AeadError;
@@ -10,6 +13,8 @@ use crate::codec::{OpenSession, SealSession, SessionCodec};
 pub enum EgressEvent {
     /// The MTU of the TUN device, in bytes: for the sessions that are there, and those that come.
     SetMtu(u16),
+    /// Judge packets for peers by these access rules from now on. Packets that earlier rules let pass, too, go on to pass.
+    SetRules(Arc<Rules>),
     /// A change of a peer.
     Peer(PeerOrder),
     /// A peer that another worker serves: its routes are known here, its sessions are not.
@@ -69,6 +74,8 @@ pub enum EgressEvent {
 /// An order to [`crate::Ingress`].
 #[derive(Debug)]
 pub enum IngressEvent {
+    /// Judge packets of peers by these access rules from now on. Packets that earlier rules let pass, too, go on to pass.
+    SetRules(Arc<Rules>),
     /// A change of a peer.
     Peer(PeerOrder),
     /// A peer that another worker serves: its routes, its path and the ids of its sessions are known here, its keys
@@ -114,6 +121,11 @@ pub enum IngressEvent {
 /// [`IngressEvent::InstallRemote`].
 pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent) {
     (EgressEvent::AddRemotePeer { peer: peer.clone(), worker }, IngressEvent::AddRemotePeer { peer, worker })
+}
+
+/// Gives both halves of a worker these access rules. All workers of a data plane must have the same ones.
+pub fn set_rules(rules: Arc<Rules>) -> (EgressEvent, IngressEvent) {
+    (EgressEvent::SetRules(Arc::clone(&rules)), IngressEvent::SetRules(rules))
 }
 
 /// Gives both halves of the peer's worker a session with that codec.

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use self::payload::{Arrived, Destination, Selected, Sender};
 use crate::Config;
+use crate::access::SharedFlows;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::{EgressEvent, IngressEvent};
@@ -134,9 +135,9 @@ impl Socket {
 }
 
 impl Ingress {
-    pub(crate) fn new(config: Config, counters: Counters) -> Self {
+    pub(crate) fn new(config: Config, counters: Counters, flows: SharedFlows) -> Self {
         Ingress {
-            peers: Peers::new(counters.clone()),
+            peers: Peers::new(counters.clone(), flows),
             rules: vec![config.demultiplexer.into()],
             sockets: BTreeMap::new(),
             client_to_client: config.client_to_client,
@@ -157,6 +158,7 @@ impl Ingress {
         self.selected.clear();
         self.senders.clear();
         match event {
+            IngressEvent::SetRules(rules) => self.peers.set_rules(rules),
             IngressEvent::Peer(order) => self.peers.change(order),
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
             IngressEvent::Install { peer, session, series, open } => {

@@ -14,6 +14,9 @@
 //! that seals in [`ReceiveBatch::orders`], which the driver passes on at once. A protocol's [`adit_core::DataEvent`] is
 //! divided for them by [`split`].
 //!
+//! Access rules ([`EgressEvent::SetRules`]) judge a packet of a peer where its source address is checked, and a packet for a
+//! peer where its session is chosen (`access.rs`).
+//!
 //! How packets look on the wire, and how datagrams name their session, is in values of [`codec`]: one with each session,
 //! one for each socket.
 //!
@@ -22,6 +25,7 @@
 //! ([`Egress::seal_or_pass`], [`ReceiveBatch::passed`]).
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod aead;
 pub mod cbc;
 mod checksum;
@@ -55,12 +59,13 @@ mod unreachable;
 
 use std::sync::Arc;
 
+use access::SharedFlows;
 use adit_checksum::WordSum;
 use codec::Demultiplexer;
 pub use codec::{OpenSession, SealSession};
 pub use counters::{Counters, DirectionSnapshot, DropReason, PeerSnapshot, Snapshot};
 pub use egress::Egress;
-pub use event::{EgressEvent, IngressEvent, install, remote_peer, split};
+pub use event::{EgressEvent, IngressEvent, install, remote_peer, set_rules, split};
 pub use ingress::{Arrival, Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
 pub use outer::{OuterHeader, OuterPolicy, TrafficClass};
@@ -96,6 +101,7 @@ impl Config {
 
 /// A new data plane: the half that seals, the half that opens, and the counters of both.
 pub fn new(config: Config) -> (Egress, Ingress, Counters) {
-    let counters = Counters::new();
-    (Egress::new(config.words, counters.clone()), Ingress::new(config, counters.clone()), counters)
+    let (counters, flows) = (Counters::new(), SharedFlows::default());
+    let egress = Egress::new(config.words, counters.clone(), flows.clone());
+    (egress, Ingress::new(config, counters.clone(), flows), counters)
 }

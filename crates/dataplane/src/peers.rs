@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use adit_access::{Direction, Rules};
 use adit_core::{DeviceId, Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId};
 
+use crate::access::{Access, AllRoutes, PeerAccess, SharedFlows};
 use crate::codec::{OpenSession, Opener};
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
 use crate::event::EgressEvent;
@@ -71,6 +73,7 @@ pub(crate) struct Peer {
     pub(crate) worker: Option<u32>,
     /// A handful at most.
     sessions: Vec<SessionId>,
+    access: PeerAccess,
 }
 
 /// All of them.
@@ -86,10 +89,11 @@ pub(crate) struct Peers {
     counters: Counters,
     /// Sessions installed so far.
     installed: u64,
+    access: Access,
 }
 
 impl Peers {
-    pub(crate) fn new(counters: Counters) -> Self {
+    pub(crate) fn new(counters: Counters, flows: SharedFlows) -> Self {
         Peers {
             peers: Slab::default(),
             slots: BTreeMap::new(),
@@ -100,6 +104,7 @@ impl Peers {
             other_routes: BTreeMap::new(),
             counters,
             installed: 0,
+            access: Access::new(Direction::FromPeer, flows),
         }
     }
 
@@ -131,7 +136,11 @@ impl Peers {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, device, selectors, max_mss, roams, by_path, .. } = config;
+        let PeerConfig {
+            peer: id, path, routes, device, selectors, max_mss, roams, by_path, identity, ..
+        } = config;
+        self.access.note_change();
+        let is_served_here = worker.is_none();
         let selectors = (!selectors.is_empty()).then(|| Selectors::new(&selectors));
         let shares = selectors.is_some();
         let slot = match self.slots.get(&id).copied() {
@@ -144,6 +153,7 @@ impl Peers {
                     (peer.path, peer.max_mss) = (path, max_mss);
                     (peer.roams, peer.by_path) = (roams, by_path);
                     peer.selectors = selectors;
+                    self.access.identify(id, &mut peer.access, identity, is_served_here);
                 }
                 slot
             }
@@ -155,6 +165,7 @@ impl Peers {
                 };
                 let sessions = Vec::new();
                 let (moved, moves, latest) = (None, MOVES, BTreeMap::new());
+                let access = self.access.admit(id, identity, is_served_here);
                 let peer = Peer {
                     id,
                     path,
@@ -169,6 +180,7 @@ impl Peers {
                     counter,
                     worker,
                     sessions,
+                    access,
                 };
                 let slot = self.peers.insert(peer);
                 self.slots.insert(id, slot);
@@ -251,6 +263,35 @@ impl Peers {
         self.routes.find(ip.destination, |slot| self.selects(slot, &flow)).ok()
     }
 
+    /// Judges packets by these access rules from now on.
+    pub(crate) fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.access.set_rules(rules);
+        for peer in self.peers.iter_mut() {
+            self.access.renew(peer.id, &mut peer.access, peer.worker.is_none());
+        }
+    }
+
+    /// Whether there are access rules.
+    #[inline]
+    pub(crate) fn has_rules(&self) -> bool {
+        self.access.has_rules()
+    }
+
+    /// Whether the access rules let a packet pass that the peer in that slot sent.
+    #[inline(never)]
+    pub(crate) fn is_allowed(&mut self, slot: u32, packet: &[u8], now: Instant) -> bool {
+        let Some(peer) = self.peers.get_mut(slot) else { return false };
+        let (device, Some(mut guard)) = (peer.device, peer.access.take_guard()) else { return true };
+        let routes = AllRoutes { main: &self.routes, others: &self.other_routes };
+        let access = |slot: u32| self.peers.get(slot).map(|peer| &peer.access);
+        let passes = guard
+            .passes(packet, self.access.moment(now), |address| routes.owner((slot, device), address, access));
+        if let Some(peer) = self.peers.get_mut(slot) {
+            peer.access.put_back(guard);
+        }
+        passes
+    }
+
     /// Whether a packet is one of those that a peer with selectors has.
     fn selects(&self, slot: u32, flow: &Flow) -> bool {
         let selectors = self.peers.get(slot).and_then(|peer| peer.selectors.as_ref());
@@ -260,6 +301,7 @@ impl Peers {
     fn remove(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
         let Some(mut peer) = self.peers.remove(slot) else { return };
+        self.access.note_change();
         self.routes_of(peer.device).remove(slot);
         peer.leave_paths(slot, &mut self.paths);
         for session in peer.sessions {
@@ -294,12 +336,14 @@ impl Peers {
         if let Some((slot, routes)) = self.routes_to(id) {
             routes.insert(route, slot);
         }
+        self.access.note_change();
     }
 
     fn remove_route(&mut self, id: PeerId, route: IpNet) {
         if let Some((slot, routes)) = self.routes_to(id) {
             routes.delete(route, slot);
         }
+        self.access.note_change();
     }
 
     pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, series: u32, session: OpenSession) {

@@ -117,6 +117,7 @@ impl End {
             staging: true,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         };
         end.apply(DataEvent::Peer(PeerOrder::Add(config)));
         let (egress, ingress) = install(Install::new(PEER, SESSION, codec(first)));

@@ -31,6 +31,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 pub use self::client::{Helper, HelperAccess, HelperFiles};
+pub use self::files::ACCESS_FILE;
 pub use self::gathered::{Allowed, Dialect, Gather, Gathered, Rewrite};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{MOST_FOLLOWING, Policy, Revocations, Scripts};

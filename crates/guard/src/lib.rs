@@ -13,9 +13,9 @@ mod replace;
 mod unix_listener;
 
 pub use helper::{
-    Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne,
-    MOST_FOLLOWING, Mark, Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun,
-    Scripts, run_script, serve_helper,
+    ACCESS_FILE, Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp,
+    LookedUpOne, MOST_FOLLOWING, Mark, Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher,
+    ScriptRun, Scripts, run_script, serve_helper,
 };
 pub use privileges::{
     Account, AccountError, ConfineError, Confined, Layer, Sandbox, confine, forbid_core_files, lock_memory,

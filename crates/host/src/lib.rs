@@ -5,6 +5,7 @@
 //! names none.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod adapter;
 pub mod adoption;
 pub mod background;

@@ -133,6 +133,7 @@ impl Plane {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
         for (series, selectors) in (0..).zip(&way.series) {
             let session = SessionId(0x8000_0001 + u64::from(series) * 0x100);

@@ -59,7 +59,10 @@ pub use purpose::{Purpose, SIGNATURE_ALGORITHMS};
 pub use refusal::Refusal;
 pub use revocation::{RevocationLists, Revocations};
 pub use signature::KeyKind;
-pub use subject_names::{CertificateName, has_name, name_text, public_key_digest, subject_key_digest};
+pub use subject_names::{
+    CertificateName, has_name, name_text, organizational_units, public_key_digest, subject_key_digest,
+    units_of_name,
+};
 pub use verify::{CertificateDemand, PeerRequirements, Verifier};
 
 /// A time as messages show it.

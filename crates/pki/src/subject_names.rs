@@ -7,7 +7,7 @@ use sha1::{Digest as _, Sha1};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
 
 use crate::canonical_name::CanonicalName;
-use crate::certificate::{has_nul, subject_text};
+use crate::certificate::{has_nul, named_attributes, subject_text};
 
 /// A name that a certificate may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,24 @@ fn parsed_has_name(certificate: &X509Certificate<'_>, name: CertificateName<'_>)
 pub fn name_text(der: &[u8]) -> Option<String> {
     let (rest, name) = X509Name::from_der(der).ok()?;
     rest.is_empty().then(|| subject_text(&name))
+}
+
+/// The organizational units of a certificate's subject, in the order of the certificate. A certificate that cannot be read, or whose
+/// subject holds a NUL, has none.
+pub fn organizational_units(certificate: &CertificateDer<'_>) -> Vec<String> {
+    X509Certificate::from_der(certificate).map(|(_, parsed)| units(parsed.subject())).unwrap_or_default()
+}
+
+/// The organizational units of a name in DER, as [`organizational_units`] gives them.
+pub fn units_of_name(der: &[u8]) -> Vec<String> {
+    X509Name::from_der(der).map(|(_, name)| units(&name)).unwrap_or_default()
+}
+
+fn units(name: &X509Name<'_>) -> Vec<String> {
+    if has_nul(name) {
+        return Vec::new();
+    }
+    named_attributes(name).into_iter().filter(|(short, _)| *short == "OU").map(|(_, text)| text).collect()
 }
 
 /// The SHA-1 digest of a certificate's public key, of its `SubjectPublicKeyInfo` in DER; `None` if the certificate cannot be read.

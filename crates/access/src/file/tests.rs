@@ -116,6 +116,20 @@ fn all_mistakes_are_found_in_the_order_of_their_lines() {
     assert_eq!(lines, [1, 3, 5]);
 }
 
+/// Each example of the page for users can be used.
+#[test]
+fn the_examples_of_the_page_are_right() {
+    let page = include_str!("../../../../docs/use/ACCESS.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 6);
+    for example in examples {
+        let file =
+            AccessFile::parse("access.toml", example).unwrap_or_else(|error| panic!("{error}\n{example}"));
+        assert!(!file.rules.is_empty());
+    }
+}
+
 #[test]
 fn a_mistake_is_shown_without_characters_that_command_a_terminal() {
     let found = problems("default = \"deny\"\n\"a\\u001b[2J\" = 1");

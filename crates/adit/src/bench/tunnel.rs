@@ -229,6 +229,7 @@ fn session(peer: PeerId, session: SessionId, path: Path, behind: IpNet, row: Row
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },

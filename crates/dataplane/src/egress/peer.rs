@@ -5,6 +5,7 @@ use std::sync::Arc;
 use adit_core::{DeviceId, Flow, Instant, Notice, OnFirstOpened, Path, PeerId, SessionId};
 
 use super::choices::Chosen;
+use crate::access::PeerAccess;
 use crate::codec::{Place, Run, SealSession, Sealer};
 use crate::counters::{DropReason, PeerCounter};
 use crate::headers::Ip;
@@ -55,6 +56,7 @@ pub(super) struct Peer {
     pub(super) worker: Option<u32>,
     /// The packets that wait for a session or a path; `None` where they are dropped.
     pub(super) staging: Option<Box<Staging>>,
+    pub(super) access: PeerAccess,
 }
 
 impl Session {

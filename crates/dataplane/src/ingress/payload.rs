@@ -76,6 +76,19 @@ impl Ingress {
         ip: &Ip,
         payload: &[u8],
     ) -> Result<Destination, DropReason> {
+        let destination = self.route(sender, ip, payload)?;
+        if self.peers.has_rules() {
+            let packet = payload.get(..ip.len).ok_or(DropReason::Malformed)?;
+            if !self.peers.is_allowed(sender.slot, packet, self.now) {
+                return Err(DropReason::NotAllowed);
+            }
+        }
+        Ok(destination)
+    }
+
+    /// The destination of a packet, if its source address is its sender's.
+    #[inline(always)]
+    fn route(&mut self, sender: Sender, ip: &Ip, payload: &[u8]) -> Result<Destination, DropReason> {
         if self.senders.get(&ip.source) != Some(&sender.slot) && !self.may_send(sender, ip, payload) {
             return self.other_device(sender, ip, payload);
         }

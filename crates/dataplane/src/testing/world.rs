@@ -99,6 +99,7 @@ impl End {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
     }
 

@@ -30,6 +30,7 @@ fn add(server: &mut End, n: u8, device: DeviceId) {
         staging: true,
         device,
         by_path: true,
+        identity: Default::default(),
     })));
 }
 

@@ -138,6 +138,7 @@ fn datagrams_wait_for_a_session_of_another_worker() {
         staging: false,
         device: Default::default(),
         by_path: false,
+        identity: Default::default(),
     };
     let (_, ingress) = remote_peer(config, 3);
     worker.ingress.apply(ingress);

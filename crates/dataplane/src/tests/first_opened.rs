@@ -204,6 +204,7 @@ fn config(peer: PeerId, path: Path, routes: Vec<IpNet>) -> PeerConfig {
         staging: false,
         device: Default::default(),
         by_path: true,
+        identity: Default::default(),
     }
 }
 

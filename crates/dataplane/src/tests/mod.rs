@@ -1,5 +1,6 @@
 //! Tests of the whole, and the code that tests share.
 
+mod access;
 mod batches;
 mod devices;
 mod expected;

@@ -41,6 +41,7 @@ fn config(staging: bool) -> PeerConfig {
         staging,
         device: Default::default(),
         by_path: true,
+        identity: Default::default(),
     }
 }
 

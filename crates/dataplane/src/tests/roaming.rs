@@ -159,6 +159,7 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
         staging: false,
         device: Default::default(),
         by_path: true,
+        identity: Default::default(),
     })));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
@@ -205,6 +206,7 @@ fn a_peer_that_is_changed_moves_no_more_often() {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
     }
     assert_eq!(told, 16);
@@ -252,6 +254,7 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
         staging: false,
         device: Default::default(),
         by_path: false,
+        identity: Default::default(),
     };
     server.apply(DataEvent::Peer(PeerOrder::Add(config(udp(2)))));
     let hears = |server: &mut End, one: &mut End| {

@@ -122,6 +122,7 @@ fn config(peer: PeerId, path: u8, routes: &[&str], selectors: &[Selector]) -> Pe
         staging: true,
         device: Default::default(),
         by_path: false,
+        identity: Default::default(),
     }
 }
 

@@ -44,6 +44,7 @@ fn know(end: &mut End, n: u8, path: Path) {
         staging: false,
         device: Default::default(),
         by_path: true,
+        identity: Default::default(),
     };
     let (egress, ingress) = remote_peer(config, u32::from(n % 2));
     end.egress.apply(egress, &mut end.transmit_batch);
@@ -170,6 +171,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
         staging: false,
         device: Default::default(),
         by_path: true,
+        identity: Default::default(),
     };
     let (egress, ingress) = remote_peer(config.clone(), 1);
     even.egress.apply(egress, &mut even.transmit_batch);

@@ -325,6 +325,14 @@ impl HelperFiles {
         self.ask(FileRequest::SaveConfiguration(Secret(state.to_vec())))
     }
 
+    /// The file of access rules beside the configuration; `None`: there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn access_rules(&self) -> io::Result<Option<Vec<u8>>> {
+        self.ask(FileRequest::AccessRules)
+    }
+
     /// The configuration with the files that it names now.
     ///
     /// # Errors

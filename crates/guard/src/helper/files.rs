@@ -29,6 +29,10 @@ const MAX_CLIENT_FILE: u64 = 1 << 20;
 const MAX_REVOCATIONS: u64 = 64 << 20;
 /// Larger files hold no username and password.
 const MAX_USER_PASSWORD: u64 = 16 << 10;
+/// The file of access rules, in the directory of the configuration.
+pub const ACCESS_FILE: &str = "access.toml";
+/// Larger files are no access rules.
+const MAX_ACCESS: u64 = 4 << 20;
 /// The longest state of a tunnel, in bytes.
 const MAX_STATE: usize = 64;
 
@@ -52,6 +56,8 @@ struct Configuration {
     path: PathBuf,
     /// The process that reads it in place of this one.
     reader: Option<Helper>,
+    /// The file of access rules beside it.
+    access: Entry,
 }
 
 /// A configuration that was read again and does not hold yet.
@@ -92,7 +98,8 @@ impl Files {
     pub(super) fn open(policy: &Policy, dialect: Dialect) -> io::Result<Self> {
         let configuration = |path: &PathBuf| -> io::Result<Configuration> {
             let reader = policy.needs_reader().then(|| start_reader(policy)).transpose()?;
-            Ok(Configuration { path: path.clone(), reader })
+            let access = Entry::new(&path.with_file_name(ACCESS_FILE));
+            Ok(Configuration { path: path.clone(), reader, access })
         };
         let writable = policy.configuration.as_deref().filter(|_| policy.writes_configuration);
         let saved = writable.map(|path| (dialect.gather)(path)).transpose()?;
@@ -111,10 +118,22 @@ impl Files {
 
     /// Reads the configuration again, with the files that it names.
     pub(super) fn configuration(&self) -> io::Result<Gathered> {
-        let Configuration { path, reader } = self.configuration.as_ref().ok_or_else(not_named)?;
+        let Configuration { path, reader, .. } = self.configuration.as_ref().ok_or_else(not_named)?;
         match reader {
             Some(reader) => reader.access().files()?.configuration(),
             None => (self.dialect.gather)(path),
+        }
+    }
+
+    /// Reads the file of access rules beside the configuration. `None`: there is none.
+    fn access_rules(&self) -> io::Result<Option<Vec<u8>>> {
+        let Configuration { reader, access, .. } = self.configuration.as_ref().ok_or_else(not_named)?;
+        if let Some(reader) = reader {
+            return reader.access().files()?.access_rules();
+        }
+        match access.read(MAX_ACCESS) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            outcome => outcome.map(Some),
         }
     }
 
@@ -160,6 +179,7 @@ impl Files {
             FileRequest::SaveConfiguration(state) => {
                 channel.send(&self.save_configuration(&state.0).map_err(Refusal::from))
             }
+            FileRequest::AccessRules => channel.send(&self.access_rules().map_err(Refusal::from)),
             FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
             // The caller takes these, as scripts, remotes and the network depend on them too.
             FileRequest::Configuration => channel.send(&Err::<Gathered, _>(Refusal::from(not_named()))),

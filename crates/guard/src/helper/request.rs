@@ -123,6 +123,8 @@ pub(super) enum FileRequest {
     SaveConfiguration(Secret),
     /// The file with our username and password. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
+    /// The file of access rules beside the configuration; `None`: there is none. Answer: `Result<Option<Vec<u8>>, Refusal>`.
+    AccessRules,
     /// The configuration with the files that it names now. Answer: `Result<Gathered, Refusal>`.
     Configuration,
     /// The revocation lists that the configuration that was read last names. Answer: `Result<Vec<u8>, Refusal>`.

@@ -9,6 +9,7 @@ use std::thread;
 
 use adit_core::{AddressKeeper, Command, Protocol as _, Severity, TunnelSettings};
 use adit_guard::HelperFiles;
+use adit_host::access::AccessRules;
 use adit_host::log::Logger;
 use adit_host::signals::{Order, Receiver};
 use adit_ike::machine::{Connection, Endpoint, Reply};
@@ -50,6 +51,8 @@ pub(crate) struct Holds {
     pub(crate) keeper: Option<AddressKeeper>,
     /// Reads the file, and resolves names.
     pub(crate) files: HelperFiles,
+    /// The access rules beside the file.
+    pub(crate) rules: AccessRules,
     /// The devices that connections have of their own.
     pub(crate) devices: Devices,
     /// Whether the helper runs programs of `updown`.
@@ -119,6 +122,8 @@ impl Orders {
     fn reload(&self) -> Result<(), String> {
         let mut log = self.0.log.clone();
         let mut holds = self.holds();
+        let Holds { rules, files, .. } = &mut *holds;
+        rules.reload(files, &self.0.handle, &mut log);
         reload::reload(&self.0.handle, &mut holds, &mut log).inspect_err(|why| {
             why.lines().for_each(|line| log.log(Severity::Error, line));
             log.log(Severity::Error, format_args!("SIGHUP: {} changes nothing", holds.file.display()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use adit_core::{Ended, Severity, TunnelSettings, UnixTime, escaped};
 use adit_guard::{Helper, HelperAccess, Policy};
+use adit_host::access::AccessRules;
 use adit_host::adapter::{self, Setting};
 use adit_host::blocking::{AtStart, BlockedList};
 use adit_host::failure::{Failure, no_randomness, tell_end};
@@ -66,6 +67,7 @@ impl<'a> IpsecTunnel<'a> {
             reserved: own.map(|device| device.name.as_str()).collect(),
         };
         let Ready { mut driver, sockets } = Ready::set_up(&self.setting, &device)?;
+        let rules = AccessRules::begin(&self.file, &mut driver, &mut self.setting.log)?;
         // The DSCP is the upper six bits of the traffic class (RFC 2474 section 3).
         driver.set_control_traffic_class(translate::dscp(&content.parsed.config).unwrap_or_default() << 2);
         let both: Vec<_> = content.planned.iter().zip(&connections).collect();
@@ -101,6 +103,7 @@ impl<'a> IpsecTunnel<'a> {
             netlink: Netlink::open().map_err(no_netlink)?,
             keeper,
             files: access.files().map_err(no_helper)?,
+            rules,
             devices: devices.clone(),
             has_programs: updown::allowed(&content.planned).is_some(),
         };

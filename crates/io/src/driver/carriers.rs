@@ -132,6 +132,7 @@ mod tests {
             roams: false,
             staging,
             by_path: false,
+            identity: Default::default(),
         }))
     }
 

@@ -351,6 +351,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             match order {
                 Order::Command(command) => self.protocol.handle_command(clock(), command),
                 Order::Reply(reply) => self.protocol.handle_reply(clock(), reply),
+                Order::SetRules(rules) => self.workers.set_rules(&rules),
                 Order::Change(change) => change(&mut self.protocol, clock()),
                 Order::BindUdp(order) => {
                     self.bind_udp(order);

@@ -1,8 +1,9 @@
 //! A running driver as the program sees it: its events, and the handle that sends it orders.
 
 use std::fmt;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
+use adit_access::Rules;
 use adit_core::{Command, EventOf, Instant, Protocol, TunnelSettings};
 use adit_dataplane::Snapshot;
 
@@ -65,6 +66,7 @@ pub(crate) enum Order<P: Protocol> {
     Command(Command),
     Reply(P::Reply),
     Inspect(Inspection<P>),
+    SetRules(Arc<Rules>),
     GoOn,
 }
 
@@ -102,6 +104,12 @@ impl<P: Protocol> Handle<P> {
     /// ends first.
     pub fn inspect(&self, inspection: Inspection<P>) -> bool {
         self.send(Order::Inspect(inspection))
+    }
+
+    /// Has the data plane judge packets by these access rules from now on, in place of those before. They hold for the peers of
+    /// all endpoints of the device. Packets that both let pass are not lost. False when the driver has ended.
+    pub fn set_rules(&self, rules: Arc<Rules>) -> bool {
+        self.send(Order::SetRules(rules))
     }
 
     /// Has routes and name servers set that wait for this ([`Observer::device_ready`]). False when the driver has ended.

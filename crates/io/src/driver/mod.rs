@@ -48,6 +48,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use adit_access::Rules;
 use adit_core::{DeviceId, Ended, Install, IpNet, Protocol};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
@@ -122,6 +123,8 @@ pub struct Driver<P: Protocol> {
     /// The traffic class of control datagrams.
     control_class: u8,
     follows_mtu: bool,
+    /// The access rules at the start.
+    rules: Option<Arc<Rules>>,
     make_codec: MakeCodec<P>,
 }
 
@@ -192,6 +195,7 @@ impl<P: Protocol> Driver<P> {
             answers_unreachable: false,
             control_class: 0,
             follows_mtu: false,
+            rules: None,
             make_codec,
         })
     }
@@ -280,6 +284,11 @@ impl<P: Protocol> Driver<P> {
     /// begins to run: 1,280 bytes while the device is in another network namespace, which does not report it.
     pub fn follow_mtu(&mut self) {
         self.follows_mtu = true;
+    }
+
+    /// Has the data plane judge packets by these access rules from the first packet on: see [`Handle::set_rules`].
+    pub fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.rules = Some(rules);
     }
 
     /// Gives the protocol's own datagrams over UDP this traffic class; 0 at first.
@@ -379,6 +388,7 @@ impl<P: Protocol> Driver<P> {
         let own = &self.config.dataplane.demultiplexer;
         let membership = Membership::new(Arc::clone(&self.device), own, member)?;
         let workers = Workers::new(membership);
+        self.rules.take().iter().for_each(|rules| workers.set_rules(rules));
         let control = Control::new(self, protocol, observer, workers, losses).map_err(DriverError::Start)?;
         control.run()
     }

@@ -1,5 +1,6 @@
 //! Drivers with a toy protocol: it agrees on nothing, for both ends know the keys.
 
+mod access;
 mod binding;
 mod codec;
 mod demultiplexers;
@@ -154,6 +155,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use adit_access::Rules;
 use adit_core::{
     DataEvent, DeviceId, Install, PeerActivity, PeerConfig, PeerId, PeerOrder, SessionId, Transport,
 };
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
-use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
+use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, set_rules, split};
 
 use super::binding::Recognised;
 use super::device::Membership;
@@ -226,6 +227,16 @@ impl Workers {
     pub(super) fn set_mtu(&self, mtu: u16) {
         for worker in &self.all {
             worker.mail.post_for_later(DataMail::Egress(EgressEvent::SetMtu(mtu)));
+        }
+    }
+
+    /// Has all judge packets by these access rules. Each worker takes its mail in order, so that peers that are added later are
+    /// judged by them from their first packet on.
+    pub(super) fn set_rules(&self, rules: &Arc<Rules>) {
+        for worker in &self.all {
+            let (egress, ingress) = set_rules(Arc::clone(rules));
+            post(worker, (Some(egress), Some(ingress)), true);
+            worker.mail.wake();
         }
     }
 

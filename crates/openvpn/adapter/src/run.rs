@@ -31,6 +31,7 @@ use crate::peer_names::PeerNames;
 use crate::reload_order::Reload;
 use crate::status_source::{StatusSource, rows};
 use crate::watched::Watched;
+use adit_host::access::AccessRules;
 use adit_host::ending::{EndOnDrop, Ending};
 use adit_host::failure::Failure;
 use adit_host::helper;
@@ -86,6 +87,7 @@ impl Tunnel<'_> {
         let Start { settled, management, member } = start;
         let Settled { account, per_client, .. } = settled;
         let mut driver: Driver<P> = self.driver()?;
+        let rules = AccessRules::begin(&self.file, &mut driver, &mut self.log)?;
         drop(self.unbound.take());
         let handle = driver.handle();
         let mut shown = self.show(&handle, &watched.expiry, &member)?;
@@ -107,7 +109,7 @@ impl Tunnel<'_> {
         let clients = self.start_clients(per_client.clone(), &access, &handle)?;
         let ending = Ending::default();
         let crl = revocations::Watch::new(access.clone(), ending.clone(), self.log.clone());
-        let reload = self.reload(reloads, (per_client, &access, crl.clone()), &handle)?;
+        let reload = self.reload(reloads, (per_client, &access, crl.clone()), (&handle, rules))?;
         let receiver = orders::receiver(handle.clone(), shown.form, (self.log.clone(), reload.clone()));
         member.take_orders(receiver).map_err(no_signals)?;
         let _ending = self.watch(watched, &access, &handle, (&crl, &ending))?;
@@ -287,7 +289,7 @@ impl Tunnel<'_> {
         &self,
         reloads: Reloads<P>,
         (per_client, helper, crl): (Option<Arc<Mutex<PerClient>>>, &HelperAccess, revocations::Watch),
-        handle: &Handle<P>,
+        (handle, mut rules): (&Handle<P>, AccessRules),
     ) -> Result<Reload, Failure> {
         let known = self.as_read.config.routes.len();
         let source = Source {
@@ -301,7 +303,9 @@ impl Tunnel<'_> {
             files: helper.files().map_err(no_helper)?,
             log: self.log.clone(),
         };
-        Ok(reloads(source, handle.clone()))
+        let (files, handle, mut log) = (helper.files().map_err(no_helper)?, handle.clone(), self.log.clone());
+        let own = reloads(source, handle.clone());
+        Ok(own.and_then(move || rules.reload(&files, &handle, &mut log)))
     }
 
     fn start_scripts<P: StatusSource>(

@@ -99,6 +99,7 @@ fn end(
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },

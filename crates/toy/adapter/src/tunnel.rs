@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use adit_core::{Command, Ended, Event, EventOf, Protocol as _, Severity, Transport, UnixTime, escaped};
 use adit_guard::{Allowed, Dialect, Gathered, HelperFiles, Policy};
+use adit_host::access::AccessRules;
 use adit_host::adapter::{Setting, Tunnel};
 use adit_host::failure::{Failure, no_randomness, tell_end};
 use adit_host::helper::{self, HelperOf};
@@ -84,6 +85,7 @@ impl ToyTunnel<'_> {
         let ToyTunnel { file, content, setting } = self;
         let mut log = setting.log.clone();
         let mut driver: Driver<Endpoint> = Driver::new(config(&content, &setting), session).map_err(world)?;
+        let rules = AccessRules::begin(&file, &mut driver, &mut log)?;
         let handle = driver.handle();
         let beside = status::Beside {
             expiring: None,
@@ -104,6 +106,7 @@ impl ToyTunnel<'_> {
         let running = Running {
             file,
             peers: Mutex::new(content.peers.clone()),
+            rules: Mutex::new(rules),
             files: access.files().map_err(world)?,
             handle: handle.clone(),
             log: log.clone(),
@@ -203,6 +206,7 @@ struct Running {
     file: PathBuf,
     /// The peers that it has.
     peers: Mutex<Vec<Peer>>,
+    rules: Mutex<AccessRules>,
     files: HelperFiles,
     handle: Handle<Endpoint>,
     log: Logger,
@@ -236,6 +240,8 @@ impl Running {
     /// Reads the file again and adds the peers that are new in it.
     fn reload(&self) {
         let mut log = self.log.clone();
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.reload(&self.files, &self.handle, &mut log);
         match self.read_again() {
             Ok(added) => log.log(Severity::Info, format_args!("SIGHUP: {added} peers were added")),
             Err(why) => log.log(Severity::Error, format_args!("SIGHUP changes nothing: {why}")),

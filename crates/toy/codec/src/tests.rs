@@ -47,6 +47,7 @@ impl End {
                 staging,
                 device: Default::default(),
                 by_path: true,
+                identity: Default::default(),
             })),
             DataEvent::Install(Box::new(Install::new(PEER, session, codec))),
             DataEvent::Activate { peer: PEER, session },

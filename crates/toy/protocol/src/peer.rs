@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use adit_core::{
-    Cipher, DataEvent, Flow, Instant, Path, PeerConfig, PeerId, PeerInfo, PeerOrder, Rejected, Selector,
-    SessionId, UnixTime,
+    Cipher, DataEvent, Flow, Identity, Instant, Path, PeerConfig, PeerId, PeerInfo, PeerOrder, Rejected,
+    Selector, SessionId, UnixTime,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
@@ -85,6 +85,11 @@ pub(crate) struct Peer {
     keepalive_at: Instant,
 }
 
+/// The name of a peer: its identity in hexadecimal.
+fn name(settings: &PeerSettings) -> String {
+    format!("{:08x}", settings.identity)
+}
+
 impl Peer {
     pub(crate) fn new(id: PeerId, settings: PeerSettings, shared: &mut Shared) -> Self {
         // A series without selectors carries everything.
@@ -102,6 +107,7 @@ impl Peer {
             staging: true,
             device: settings.device,
             by_path: true,
+            identity: Identity { name: name(&settings), groups: Vec::new() },
         })));
         let numbers = (0..=u8::MAX).zip(&settings.series);
         Peer {
@@ -278,7 +284,7 @@ impl Peer {
     /// The peer as status shows it, while there are sessions.
     pub(crate) fn info(&self) -> Option<PeerInfo<()>> {
         Some(PeerInfo {
-            name: format!("{:08x}", self.settings.identity),
+            name: name(&self.settings),
             path: self.data.or(self.control.map(|control| control.path))?,
             addresses: Vec::new(),
             cipher: Cipher::ChaCha20Poly1305,

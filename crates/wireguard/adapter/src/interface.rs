@@ -13,6 +13,7 @@ pub(crate) mod uapi;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
@@ -29,6 +30,8 @@ use zeroize::Zeroizing;
 use self::clock::ClockWatch;
 use self::observer::InterfaceObserver;
 use self::timestamps::TimestampFile;
+use adit_host::access::AccessRules;
+use adit_host::failure::Failure;
 use adit_host::log::Logger;
 use adit_host::sockets::{LOOK_EVERY, ListeningSocket, Server};
 
@@ -148,6 +151,14 @@ impl Tunnel {
     pub(crate) fn use_helper(&mut self, helper: &HelperAccess, network: bool) -> io::Result<()> {
         self.timestamps.use_helper(helper.files()?);
         self.driver.use_helper(helper.clone(), network)
+    }
+
+    /// Reads the access rules beside a file, by which packets are judged from the first one on.
+    ///
+    /// # Errors
+    /// The mistakes of the rules, or why they cannot be read.
+    pub(crate) fn begin_rules(&mut self, file: &Path) -> Result<AccessRules, Failure> {
+        AccessRules::begin(file, &mut self.driver, &mut self.log)
     }
 
     /// A way to speak to the interface while it runs.

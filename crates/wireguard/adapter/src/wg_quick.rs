@@ -85,6 +85,7 @@ impl Tunnel<'_> {
         let (settings, routes) = self.settings(&endpoints)?;
         let streams = prepared.map_or_else(|| Streams::new(&self.file, &self.parsed.config), Ok)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), routes), &endpoints, &streams)?;
+        let rules = tunnel.begin_rules(&self.file)?;
         let socket = uapi::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
         let tables = status::OtherTables::default();
@@ -108,8 +109,17 @@ impl Tunnel<'_> {
         let named = NamedPeers::new(config);
         let _names = named.watch(&access, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
         let access = peers.words();
-        let holds =
-            Holds { config: config.clone(), settings, routes, access, named, streams, keeps_mark, files };
+        let holds = Holds {
+            config: config.clone(),
+            settings,
+            routes,
+            access,
+            named,
+            streams,
+            keeps_mark,
+            files,
+            rules,
+        };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.clone(), beside, waiting, self.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;

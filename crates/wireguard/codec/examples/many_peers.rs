@@ -145,6 +145,7 @@ impl Plane {
             staging: true,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
     }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId, PeerOrder, Transport};
+use adit_core::{Identity, Instant, IpNet, Path, PeerConfig, PeerId, PeerOrder, Transport};
 
 use self::gate::Gate;
 use self::liveness::Heard;
@@ -155,6 +155,14 @@ impl Peer {
         self.name.clone().unwrap_or_else(|| self.key.to_base64())
     }
 
+    /// Gives it a name, by which access rules know it, too.
+    pub(crate) fn set_name(&mut self, shared: &mut Shared, name: String) {
+        if self.name.as_ref() != Some(&name) {
+            self.name = Some(name);
+            shared.order(DataEvent::Peer(PeerOrder::Add(self.config(shared))));
+        }
+    }
+
     fn config(&self, shared: &Shared) -> PeerConfig {
         PeerConfig {
             peer: self.id,
@@ -166,6 +174,7 @@ impl Peer {
             staging: true,
             device: Default::default(),
             by_path: false,
+            identity: Identity { name: self.called(), groups: Vec::new() },
         }
     }
 

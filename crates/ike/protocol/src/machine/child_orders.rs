@@ -74,7 +74,7 @@ impl Endpoint {
         if has_changed {
             match state.sa {
                 Some(spi) => self.with_sa(spi, |sa, cx| sa.order_entry(cx)),
-                None => self.run(None, |cx, _| cx.order_entry(number, Place::default())),
+                None => self.run(None, |cx, _| cx.order_entry(number, Place::default(), None)),
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The context of an IKE SA: the parts of its endpoint that it sees, and its orders to the endpoint.
 
-use adit_core::{Instant, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{Identity, Instant, PeerConfig, PeerId, PeerOrder, SessionId};
 use rand_core::RngCore as _;
 
 use super::connections::Connections;
@@ -75,7 +75,8 @@ impl Context<'_> {
     }
 
     /// Gives the data plane the peer's entry, if it has changed. A peer without traffic keeps its entry until it is down.
-    pub(crate) fn order_entry(&mut self, number: usize, place: Place) {
+    /// `proven`: the peer as access rules name it, if it has authenticated.
+    pub(crate) fn order_entry(&mut self, number: usize, place: Place, proven: Option<Identity>) {
         let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
         else {
             return;
@@ -85,7 +86,9 @@ impl Context<'_> {
             return;
         };
         self.shared.are_settings_stale |= connection.changes_settings();
-        let entry = PeerConfig { max_mss: self.shared.max_mss, ..entry };
+        let identity =
+            proven.unwrap_or_else(|| Identity { name: connection.name.clone(), groups: Vec::new() });
+        let entry = PeerConfig { max_mss: self.shared.max_mss, identity, ..entry };
         if state.entry.as_ref() != Some(&entry) {
             state.entry = Some(entry.clone());
             self.shared.order(DataEvent::Peer(PeerOrder::Add(entry)));

@@ -229,7 +229,7 @@ impl Endpoint {
             self.shared.sas_changed(number);
         }
         if !self.has_ended {
-            self.run(None, |cx, _| cx.order_entry(number, Place::default()));
+            self.run(None, |cx, _| cx.order_entry(number, Place::default(), None));
         }
         self.update_settings();
     }

@@ -68,7 +68,7 @@ impl Endpoint {
         let number = self.connections.add(connection)?;
         self.initiations.set(number, state.initiate_at);
         self.peers.insert(number, Box::new(state));
-        self.run(None, |cx, _| cx.order_entry(number, Place::default()));
+        self.run(None, |cx, _| cx.order_entry(number, Place::default(), None));
         Ok(PeerId(number as u32))
     }
 

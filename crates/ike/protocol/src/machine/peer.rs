@@ -199,6 +199,7 @@ impl PeerState {
             staging: !trapped.is_empty(),
             device: connection.device,
             by_path: false,
+            identity: Default::default(),
         })
     }
 }

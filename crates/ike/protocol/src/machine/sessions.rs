@@ -1,6 +1,6 @@
 //! The sessions of child SAs in the data plane, and the peer's path there.
 
-use adit_core::{Install, OnFirstOpened, Path, PeerId, PeerInfo, PeerOrder, SessionId};
+use adit_core::{Identity, Install, OnFirstOpened, Path, PeerId, PeerInfo, PeerOrder, SessionId};
 
 use super::child_sa::{ChildPhase, ChildSa};
 use super::connections::{Connections, is_instance};
@@ -11,6 +11,7 @@ use super::peer::{Installed, PeerState, Peers, Place};
 use super::proof::name_of;
 use super::sa::{IkeSa, Phase};
 use super::shared::{DataEvent, Shared};
+use crate::wire::IdType;
 
 impl IkeSa {
     /// The peer in the data plane. Its connection is known.
@@ -34,7 +35,15 @@ impl IkeSa {
     pub(crate) fn order_entry(&self, cx: &mut Context<'_>) {
         let Some(number) = self.connection else { return };
         let path = Some(self.data_path(cx.shared));
-        cx.order_entry(number, Place { path, roams: self.follows_peer(), shares: false });
+        let proven = cx.connections.get(number).map(|connection| self.identity(connection));
+        cx.order_entry(number, Place { path, roams: self.follows_peer(), shares: false }, proven);
+    }
+
+    /// The peer as access rules name it. Its groups are the organizational units of the name that it proved.
+    fn identity(&self, connection: &Connection) -> Identity {
+        let subject = self.peer_identity.as_ref().filter(|identity| identity.kind == IdType::DER_ASN1_DN);
+        let groups = subject.map(|identity| adit_pki::units_of_name(&identity.data)).unwrap_or_default();
+        Identity { name: self.name(connection), groups }
     }
 
     /// Whether the data plane has a child SA of that child, of this IKE SA or of another one of the peer.

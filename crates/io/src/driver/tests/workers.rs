@@ -74,6 +74,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },

@@ -30,6 +30,7 @@ impl StaticTunnel {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
     }
 

@@ -223,6 +223,7 @@ impl Connection {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         }))));
         let settings =
             TunnelSettings { addresses: pushed.addresses.clone(), mtu: 1500, ..TunnelSettings::default() };

@@ -184,6 +184,7 @@ impl ThirdPartyServer {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         }))));
         let first = connection.keys.ready();
         let info = self.connection.as_ref().map(|connection| self.info(connection));

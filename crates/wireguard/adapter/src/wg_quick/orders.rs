@@ -85,6 +85,8 @@ impl Orders {
             why.lines().for_each(|line| log.log(Severity::Error, line));
             log.log(Severity::Error, format_args!("SIGHUP: {} changes nothing", shared.file.display()));
         }
+        let Holds { rules, files, .. } = &mut *holds;
+        rules.reload(files, &shared.interface.handle(), &mut log);
     }
 
     /// A line for each peer.

@@ -16,6 +16,7 @@ use crate::network;
 use crate::network::Routes;
 use crate::streams::Streams;
 use crate::{configuration, interface as wireguard};
+use adit_host::access::AccessRules;
 use adit_host::failure::Failure;
 use adit_host::log::Logger;
 use adit_host::place::place_in;
@@ -38,6 +39,8 @@ pub(super) struct Holds {
     pub(super) keeps_mark: bool,
     /// Reads and writes the file.
     pub(super) files: HelperFiles,
+    /// The access rules beside the file.
+    pub(super) rules: AccessRules,
 }
 
 /// Reads the file and has the interface take what it says.

@@ -140,7 +140,7 @@ impl Interface {
         }
         self.with_peer(id, |peer, shared| {
             if let Some(name) = change.name {
-                peer.name = Some(name);
+                peer.set_name(shared, name);
             }
             if let Some(preshared) = change.preshared_key {
                 peer.set_preshared(preshared);

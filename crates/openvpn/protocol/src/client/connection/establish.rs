@@ -143,6 +143,7 @@ impl Connection {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         }
     }
 

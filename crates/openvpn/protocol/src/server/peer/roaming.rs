@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerOrder};
+use adit_core::{Identity, Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerOrder};
 
 use super::Peer;
 use crate::data_keys::Agreement;
@@ -69,6 +69,14 @@ impl Peer {
         max_mss(data.mssfix, data.tun_mtu, path, &agreement.shape())
     }
 
+    /// The client as access rules name it. A client that has no name has no groups either.
+    fn identity(&self) -> Identity {
+        let Some(name) = self.known_name() else { return Identity::default() };
+        let certificate = self.channel.shown_certificates().first();
+        let groups = certificate.map(adit_pki::organizational_units).unwrap_or_default();
+        Identity { name: name.to_owned(), groups }
+    }
+
     /// The client in the data plane.
     pub(super) fn peer_config(&self, lease: &ClientLease, max_mss: Option<u16>) -> PeerConfig {
         let point = self.params.point_to_point.as_ref();
@@ -85,6 +93,7 @@ impl Peer {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: self.identity(),
         }
     }
 }
