@@ -11,7 +11,7 @@ mod orders;
 mod timestamps;
 pub(crate) mod uapi;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::thread;
