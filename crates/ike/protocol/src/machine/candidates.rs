@@ -31,6 +31,12 @@ impl FirstRequest<'_> {
         all.iter().any(|connection| connection.full_transcript.is_offered())
     }
 
+    /// Whether one of the connections that the initiator may mean takes a signature for its proof.
+    pub(super) fn takes_signatures(&self, connections: &Connections) -> bool {
+        let all = connections.candidates(self.path.remote().ip());
+        all.iter().any(|connection| connection.remote_auth.is_by_signature())
+    }
+
     /// The payload that asks for certificates, of all connections that the initiator may mean.
     pub(super) fn certificate_request(&self, connections: &Connections) -> Option<Payload> {
         let all = connections.candidates(self.path.remote().ip());

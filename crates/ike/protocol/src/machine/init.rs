@@ -343,8 +343,10 @@ impl FirstRequest<'_> {
         }
         let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
         payloads.extend(request.notify(fragments).map(|_| notify(fragments, Vec::new())));
+        // RFC 7427 section 4: for the initiator's signature. Without one it takes room that others need.
         let hashes = NotifyType::SIGNATURE_HASH_ALGORITHMS;
-        payloads.extend(request.notify(hashes).map(|_| notify(hashes, SignatureHashes::own().encode())));
+        let wanted = request.notify(hashes).filter(|_| self.takes_signatures(cx.connections));
+        payloads.extend(wanted.map(|_| notify(hashes, SignatureHashes::own().encode())));
         if has_additional(proposal) {
             payloads.push(notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED, Vec::new()));
         }

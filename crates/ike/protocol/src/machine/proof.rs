@@ -205,6 +205,11 @@ impl RemoteAuth {
         }
     }
 
+    /// Whether the peer proves its identity by a signature.
+    pub(crate) fn is_by_signature(&self) -> bool {
+        matches!(self.proof, RemoteProof::Certificate(_))
+    }
+
     /// The digests of the public keys of the authorities that this end names when it asks for certificates.
     pub(crate) fn requested(&self) -> &[[u8; 20]] {
         match &self.proof {

@@ -9,7 +9,7 @@ use super::certificates::{opened, resend};
 use super::world::*;
 use crate::crypto::AnnouncedMethods;
 use crate::machine::payloads::notify;
-use crate::machine::{Connection, FullTranscript};
+use crate::machine::{Childless, Connection, FullTranscript};
 use crate::suite::ike_proposals;
 use crate::wire::{Message, NotifyType, Payload, decode_chain};
 
@@ -70,14 +70,35 @@ fn with_additional_key_exchanges_the_list_comes_in_the_last_of_them() {
 /// Without a cookie, an answer with the list would be longer than the request.
 #[test]
 fn the_list_makes_no_answer_longer_than_its_request() {
+    // The request of an initiator that makes no childless IKE SA is shorter.
     for (cookies_from, known) in [(0, AnnouncedMethods::shared_key()), (1000, AnnouncedMethods::default())] {
-        let mut world = World::new(connection(A), connection(B));
+        let a = Connection { childless: Childless::Never, ..connection(A) };
+        let mut world = World::new(a, connection(B));
         world.ends[B].limits.cookies_from = cookies_from;
         world.run(if cookies_from == 0 { at(2) } else { at(0) });
         assert_eq!(known_to_a(&world), known);
         world.run(seconds(2));
         world.assert_settled("with pre-shared keys");
     }
+}
+
+/// The first request of strongSwan has neither of the notifies. Without hashes for signatures there is room for both.
+#[test]
+fn an_answer_to_a_request_without_them_has_the_notifies_of_childless_and_of_full_transcripts() {
+    let own = [NotifyType::CHILDLESS_IKEV2_SUPPORTED, NotifyType::IKE_SA_INIT_FULL_TRANSCRIPT_AUTH];
+    let is_own = |payload: &Payload| matches!(payload, Payload::Notify(it) if own.contains(&it.kind));
+    let mut world = World::new(connection(A), connection(B));
+    world.ends[B].limits.cookies_from = 1000;
+    world.run(Duration::from_millis(1));
+    let mut request = world.log.first().unwrap().clone();
+    let mut message = Message::decode(&request.bytes).unwrap();
+    message.payloads.retain(|payload| !is_own(payload));
+    message.payloads.push(notify(NotifyType::REDIRECT_SUPPORTED, Vec::new()));
+    request.bytes = message.encode();
+    world.forget_datagrams();
+    world.deliver(&request);
+    let answer = Message::decode(&world.log.last().unwrap().bytes).unwrap();
+    assert_eq!(answer.payloads.iter().filter(|payload| is_own(payload)).count(), 2, "{answer:?}");
 }
 
 /// An announcement of PKCS #1 v1.5 with SHA-256 alone.
