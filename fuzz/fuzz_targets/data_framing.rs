@@ -107,6 +107,7 @@ impl End {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
         let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());
         let codec = Codec { framing, cipher, seal, open, replay_window, payloads };

@@ -72,6 +72,7 @@ impl End {
             staging: false,
             device: Default::default(),
             by_path: false,
+            identity: Default::default(),
             selectors: Default::default(),
         })));
         let session = SessionId(SPI.into());

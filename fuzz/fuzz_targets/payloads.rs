@@ -51,6 +51,7 @@ impl End {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })));
         let header = DataHeader::V2 { peer_id: 0 };
         let framing = Framing::Data(DataFraming { header, key_id: 0, compression });

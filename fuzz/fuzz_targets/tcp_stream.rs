@@ -46,6 +46,7 @@ fn client() -> Ingress {
             staging: false,
             device: Default::default(),
             by_path: true,
+            identity: Default::default(),
         })),
         DataEvent::Install(Box::new(Install::new(PEER, session_id(PEER, 0), codec))),
     ];

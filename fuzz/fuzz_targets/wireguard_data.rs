@@ -49,6 +49,7 @@ impl End {
             staging: false,
             device: Default::default(),
             by_path: false,
+            identity: Default::default(),
         })));
         let (seal, open) = ([seal; 32].into(), [open; 32].into());
         let expires = Instant::from_nanos(u64::MAX);
