@@ -303,7 +303,7 @@ impl End {
         wait_until("strongSwan's connections", WAIT, || {
             // It fails where the initiation of a child fails.
             let _ = self.control(&["--load-all", "--file", file.to_str().unwrap()]);
-            self.control(&["--list-conns", "--raw"]).is_ok_and(|list| list.contains("list-conn"))
+            self.control(&["--list-conns", "--raw"]).is_ok_and(|list| list.contains("list-conn event"))
         })
         .unwrap();
     }
