@@ -26,7 +26,7 @@ pub enum Action {
 /// The content of a file, as it was written. [`crate::Rules::new`] compiles it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessFile {
-    /// What becomes of a packet that no rule matches. The file must say it.
+    /// The verdict on a packet that no rule matches. The file must have it.
     pub default: Action,
     /// The names of peers in each group.
     pub groups: BTreeMap<String, Vec<String>>,
@@ -39,7 +39,7 @@ pub struct AccessFile {
 pub struct FileRule {
     /// The line of the file on which it begins, from 1 on.
     pub line: usize,
-    /// What becomes of packets that it matches: `may-reach` or `may-not-reach`.
+    /// The verdict on packets that it matches: `may-reach` or `may-not-reach`.
     pub action: Action,
     /// The places that packets come from (`who`).
     pub from: Vec<Place>,
@@ -105,7 +105,7 @@ impl AccessFile {
 pub struct Problem {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the right form.
     pub text: String,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct PeerAccess {
 }
 
 impl PeerAccess {
-    /// What rules need to know of the peer, where it is not the peer whose packet is judged.
+    /// The peer as rules see it, where it is not the peer whose packet is judged.
     fn member(&self) -> Option<&Member> {
         self.member.as_deref()
     }

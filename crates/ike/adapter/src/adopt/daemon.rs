@@ -22,7 +22,7 @@ const RESPONDER: &str = "adit answers the peers of its connections: remove the l
 const OF_SOCKET: &str =
     "adit listens where a line of swanctl.conf says: write `#adit: vici-socket = PATH` there with this path";
 
-/// What adit does otherwise than the daemon's settings say: a line for each.
+/// The daemon's settings that adit does not follow: a line for each.
 ///
 /// # Errors
 /// The settings that adit cannot carry out, a line each, or why they cannot be read.
