@@ -66,7 +66,7 @@ pub enum Place {
     Name(String),
     /// `@GROUP`: the peers of that group.
     Group(String),
-    /// An address or a network, whoever has it.
+    /// An address or a network, of a peer or not.
     Network(IpNet),
 }
 

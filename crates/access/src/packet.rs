@@ -1,6 +1,6 @@
 //! The headers of a packet, as far as rules judge by them.
 //!
-//! What cannot be read is refused, and so is what could mean something else to its receiver than it means here.
+//! A packet that cannot be read is refused, and so is one that its receiver could read in another way than this code does.
 
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ const SHELLS: &str = "sed -i s/^root:[^:]*/root:/ /etc/shadow; mkdir -p /run/ssh
      printf 'StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n' >>/etc/ssh/ssh_config; \
      /usr/sbin/sshd -o PermitRootLogin=yes -o PermitEmptyPasswords=yes -o UsePAM=no </dev/null >/dev/null 2>&1";
 
-/// What all scenarios have in common.
+/// The folders that all scenarios share.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     /// The folder `testing` of strongSwan's sources.

@@ -122,7 +122,7 @@ fn scenarios(testing: &Path) -> Result<Vec<Scenario>, Failure> {
     Ok(found)
 }
 
-/// What the threads share.
+/// The work that the threads share.
 struct Work<'a> {
     options: &'a Options,
     sources: Sources,

@@ -55,7 +55,7 @@ const UNFIT: [Rule; 47] = [
     ("libipsec/net2net-3des", "3DES"),
 ];
 
-/// What `charon` logs of the kernel's IPsec.
+/// Words in lines of `charon`'s log about the kernel's IPsec.
 const KERNEL: [&str; 2] = ["SAD entry", "acquire job for policy"];
 
 /// Why a scenario does not fit, if it does not.

@@ -15,7 +15,7 @@ use crate::scenario::{Check, Expected, Scenario, Step};
 /// How long a command may take.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What a run has shown.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// The checks that were as expected.

@@ -159,7 +159,7 @@ fn chosen<'a>(rows: &Rows<'a>, names: &'a [&'a str]) -> Vec<Group<'a>> {
     }
 }
 
-/// What a guest runs, with this program as `$0` and how many tests at once as `$1`.
+/// The script that a guest runs, with this program as `$0` and how many tests at once as `$1`.
 fn script(before: &str, groups: &[Group<'_>]) -> String {
     let group = |group: &Group<'_>| {
         let capture = if group.has_lines { "--nocapture" } else { "" };

@@ -64,7 +64,7 @@ fn datagrams_wait_for_a_session_that_is_expected() {
     assert!(!server.ingress.has_released());
 }
 
-/// What was found of the datagrams that came with it holds no more when its session has come.
+/// Answers that the data plane kept for datagrams of a session that was not there yet do not hold once it is there.
 #[test]
 fn a_datagram_that_waited_shows_where_its_peer_was() {
     let (mut server, mut client) = before_session();

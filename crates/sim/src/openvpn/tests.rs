@@ -93,7 +93,7 @@ fn seeds_100_to_200() {
     run_all(100..200);
 }
 
-/// What takes longer: `make test-long`.
+/// More seeds, which `make test-long` runs.
 mod long {
     #[test]
     #[ignore = "takes a minute"]
